@@ -1,0 +1,36 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Each installs what it needs first.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+.PHONY: setup demo test quick lint bench docs clean
+
+setup: $(INSTALLED)  ## Make .venv with nacre, all extras and the development tools.
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group dev
+	touch $@
+
+demo: setup  ## Train NAC on irregular spirals and show what came out in ./nacre-demo/.
+	$(BIN)/nacre demo
+
+test: lint  ## Everything that CI checks.
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+
+quick: setup  ## The fast tests only.
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
+
+lint: setup  ## Style and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: setup  ## Time NAC beside torch.nn.MultiheadAttention, in one run.
+	$(BIN)/python -m nacre.bench
+
+docs: setup  ## Build the documentation into ./site/.
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:  ## Remove everything that the targets above made.
+	rm -rf .venv site nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage
