@@ -1,0 +1,18 @@
+"""Continuous-time attention wired like the nervous system of C. elegans."""
+
+from nacre import functional as functional
+from nacre import models as models
+from nacre._version import __version__ as __version__
+from nacre.attention import NAC as NAC
+from nacre.backbone import Backbone as Backbone
+from nacre.circuit import NCPCell as NCPCell
+from nacre.config import NACConfig as NACConfig
+from nacre.io import load as load
+from nacre.io import save as save
+from nacre.models.registry import ModelInfo as ModelInfo
+from nacre.models.registry import create as create
+from nacre.models.registry import list_models as list_models
+from nacre.models.registry import model_info as model_info
+from nacre.sensory import SensoryGate as SensoryGate
+from nacre.trace import Trace as Trace
+from nacre.wiring import Wiring as Wiring

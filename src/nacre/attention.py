@@ -1,0 +1,279 @@
+"""`NAC`: the Neuronal Attention Circuit as a layer."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+import torch
+from torch import Tensor, nn
+
+from nacre import select
+from nacre.backbone import Backbone
+from nacre.config import NACConfig, RareOptions, Selection
+from nacre.inputs import prepare
+from nacre.io import saveable
+from nacre.pairs import Tokens, attend, attend_rows
+from nacre.sensory import SensoryGate
+from nacre.timegate import TimeGateHeads
+from nacre.trace import Trace, build_trace
+from nacre.wiring import Wiring
+from nacre.wiring_build import WiringKind, backbone_wiring, sensory_wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.backbone import WiredBackbone
+
+
+@saveable("NAC")
+class NAC(nn.Module):
+    """Attention whose logits are solutions of da/dt = -omega a + phi, with gates from a neuronal circuit.
+
+    Queries, keys and values come from sensory neurons; for each selected query-key pair a circuit of inter,
+    command and motor neurons settles and gives the content target phi and the decay rate omega; the internal
+    time t = sigmoid(-t_a |t_query - t_key| + t_b) says how far the logit has come, and weights the value.
+
+    Args:
+        d_model: Width of the output, a multiple of `num_heads`.
+        num_heads: Number of heads.
+        d_input: Width of the inputs, if other than `d_model`.
+        top_k: Keys a query attends to; None for all.
+        mode: "exact", "euler" or "steady".
+        sparsity: Nominal share of synapses left out, 0 to 0.95.
+        wiring: "ncp", "random", "dense", "mlp", or a backbone wiring of your own (`nacre.Wiring` or `ncps`).
+        causal: Whether a query sees only keys up to itself.
+        dropout: Share of attention weights dropped in training.
+        device: Where the parameters live.
+        dtype: Their type.
+        **rare: Further options by keyword: phi, selection, block_size, euler_steps, settle_steps, activation,
+            omega_min, integrate, share_backbone, backbone_units, time_scale, seed, bias; see `NACConfig`.
+
+    Example:
+        >>> layer = NAC(d_model=64, num_heads=4)
+        >>> x, t = torch.randn(2, 100, 64), torch.rand(2, 100).cumsum(1)
+        >>> layer(x, time=t).shape
+        torch.Size([2, 100, 64])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_input: int | None = None,
+        top_k: int | None = 8,
+        mode: str = "exact",
+        sparsity: float = 0.5,
+        wiring: str | Wiring | Any = "ncp",  # noqa: ANN401  Any: a wiring of ncps, which has no types
+        causal: bool = False,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **rare: Unpack[RareOptions],
+    ) -> None:
+        super().__init__()
+        _refuse_unknown(rare)
+        self.config = config = NACConfig(
+            d_model=d_model,
+            num_heads=num_heads,
+            d_input=d_input,
+            top_k=top_k,
+            mode=mode,
+            sparsity=sparsity,
+            wiring=wiring,
+            causal=causal,
+            dropout=dropout,
+            **rare,
+        )
+        kind = str(WiringKind.NCP) if isinstance(config.wiring, Wiring) else config.wiring
+        self._build(
+            sensory_wiring(kind, config.width, d_model, config.sparsity, config.seed),
+            config.wiring
+            if isinstance(config.wiring, Wiring)
+            else backbone_wiring(kind, 2 * config.d_head, config.units, config.sparsity, config.seed),
+            device,
+            dtype,
+        )
+
+    def _build(
+        self,
+        sensory: Wiring,
+        backbone: Wiring,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        config = self.config
+        heads = config.num_heads
+
+        def gate() -> SensoryGate:
+            return SensoryGate(sensory, activation=config.activation, bias=config.bias, device=device, dtype=dtype)
+
+        self.query_gate, self.key_gate, self.value_gate = gate(), gate(), gate()
+        self.backbone = Backbone(
+            backbone,
+            1 if config.share_backbone else heads,
+            settle_steps=config.settle_steps,
+            activation=config.activation,
+            bias=config.bias,
+            device=device,
+            dtype=dtype,
+        )
+        self.time_gate = None
+        if config.uses_time_gate:
+            self.time_gate = TimeGateHeads(heads, config.d_head, bias=config.bias, device=device, dtype=dtype)
+        self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.bias, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's global generator."""
+        for part in (self.query_gate, self.key_gate, self.value_gate, self.backbone, self.out_proj):
+            part.reset_parameters()
+        if self.time_gate is not None:
+            self.time_gate.reset_parameters()
+
+    @overload
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        time: Tensor | None = None,
+        key_time: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        return_trace: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        time: Tensor | None = None,
+        key_time: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        return_trace: Literal[True],
+    ) -> tuple[Tensor, Trace]: ...
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        time: Tensor | None = None,
+        key_time: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        return_trace: bool = False,
+    ) -> Tensor | tuple[Tensor, Trace]:
+        """Attend.
+
+        Args:
+            query: [B, T, d_input]; alone, it is also key and value (self attention).
+            key: [B, S, d_input] for cross attention, together with `value`.
+            value: [B, S, d_input].
+            time: [B, T] time stamps of the queries in any unit; only differences matter. None: elapsed time 1.
+            key_time: [B, S] stamps of the keys, for cross attention.
+            key_padding_mask: [B, S] bool, True = padding: never attended, whatever it holds.
+            return_trace: Whether to return a `Trace` of every gate and neuron as well.
+
+        Returns:
+            [B, T, d_model]; zeros at padded queries and at queries without any valid key. With `return_trace`,
+            a pair of that and the trace.
+        """
+        config = self.config
+        inputs = prepare(config, self.out_proj.weight, query, key, value, time, key_time, key_padding_mask)
+        q, k, v = self.query_gate(inputs.query), self.key_gate(inputs.key), self.value_gate(inputs.value)
+        index, valid = self._select(self._heads(q), self._heads(k), inputs.key_padding)
+        wired = self.backbone.wire()
+        tokens = self._tokens(wired, q, k, v, inputs.stamps, index, valid)
+        dropout = config.dropout if self.training else 0.0
+        trace = None
+        if return_trace:
+            pairs = attend_rows(tokens, wired, config, dropout, slice(None))
+            trace = build_trace(pairs, index, valid, [self._heads(x) for x in (q, k, v)], self.backbone.wiring)
+            heads = pairs.output
+        else:
+            heads = attend(tokens, wired, config, dropout)
+        y = self.out_proj(heads.transpose(0, 1).reshape(*query.shape[:2], config.d_model))
+        empty = ~valid.any(-1).any(1)  # [B, T] no key at all
+        if inputs.query_padding is not None:
+            empty = empty | inputs.query_padding
+        y = y.masked_fill(empty.unsqueeze(-1), 0)
+        return y if trace is None else (y, trace)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[B, T, d_model] -> [B, H, T, D]."""
+        return x.unflatten(-1, (self.config.num_heads, self.config.d_head)).transpose(1, 2)
+
+    def _select(self, q: Tensor, k: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+        config = self.config
+        q, k = q.detach(), k.detach()
+        if config.top_k is None:
+            return select.all_pairs(q, k, key_padding_mask=padding, causal=config.causal)
+        if config.selection == Selection.EXACT:
+            return select.exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=config.causal)
+        return select.sqrt_topk(
+            q, k, config.top_k, key_padding_mask=padding, causal=config.causal, block_size=config.block_size
+        )
+
+    def _tokens(
+        self,
+        wired: WiredBackbone,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        stamps: tuple[Tensor, Tensor] | None,
+        index: Tensor,
+        valid: Tensor,
+    ) -> Tokens:
+        batch, size = k.shape[:2]
+        q, k, v = (self._heads(x).transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # [H, B * T, D]
+        first = torch.arange(batch, device=index.device).view(-1, 1, 1, 1) * size  # first key row of a sequence
+        query_drive, key_drive = wired.project(q, k)
+        query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)
+        query_stamp, key_stamp = (None, None) if stamps is None else (s.flatten() for s in stamps)
+        return Tokens(
+            query_drive=query_drive,
+            key_drive=key_drive,
+            value=v,
+            query_gate=query_gate,
+            key_gate=key_gate,
+            query_stamp=query_stamp,
+            key_stamp=key_stamp,
+            index=(index + first).transpose(0, 1).flatten(1, 2),
+            valid=valid.transpose(0, 1).flatten(1, 2),
+        )
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain data from which `from_config` makes the same layer, without its weights."""
+        return {
+            "options": self.config.to_dict(),
+            "sensory_wiring": self.query_gate.wiring.to_dict(),
+            "backbone_wiring": self.backbone.wiring.to_dict(),
+        }
+
+    @classmethod
+    def from_config(cls, data: dict[str, Any]) -> NAC:
+        """Inverse of `to_config`; the wirings are read, not drawn again, so no change of ncps can alter them."""
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        layer.config = NACConfig.from_dict(data["options"])
+        layer._build(Wiring.from_dict(data["sensory_wiring"]), Wiring.from_dict(data["backbone_wiring"]))
+        return layer
+
+    def extra_repr(self) -> str:
+        """The options that matter most."""
+        c = self.config
+        return f"{c.d_model}, {c.num_heads}, top_k={c.top_k}, mode={c.mode!r}, sparsity={c.sparsity}"
+
+
+def _refuse_unknown(options: Mapping[str, object]) -> None:
+    known = list(RareOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*known, "top_k", "mode", "sparsity", "wiring", "causal"], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"NAC has no option {name!r}{hint}; further options are {', '.join(known)}")

@@ -1,0 +1,220 @@
+"""`Backbone`: inter, command and motor neurons of every query-key pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nacre._check import choice
+from nacre.circuit import ACTIVATIONS, MaskedParameter, NCPCell, init_synapses
+from nacre.wiring_build import DEFAULT_SETTLE_STEPS
+
+if TYPE_CHECKING:
+    from nacre.wiring import Wiring
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Neurons that must be computed at one settle step, and what reaches them."""
+
+    neurons: tuple[int, ...]
+    fed: bool  # whether input synapses reach any of them
+    from_once: bool  # whether synapses of the neurons computed once do
+    from_before: bool  # whether synapses of the stage before do
+
+
+class Backbone(nn.Module):
+    """Inter, command and motor neurons for every query-key pair, settled from rest.
+
+    Exactly what `NCPCell.settle` computes, with what cannot change the result left out: the input enters
+    linearly, so queries and keys are projected once per token; neurons without recurrent input are computed
+    once; each settle step computes only the neurons that a motor neuron will still hear of; neurons, synapses
+    and inputs that never reach a motor neuron do not exist.
+
+    Args:
+        wiring: Takes [query; key] of one head and has the motor neurons as outputs.
+        heads: Number of independent sets of weights.
+        settle_steps: Steps from rest; None for the larger of 4 and the steps until every motor neuron has
+            seen the input.
+        activation: Name of the neurons' nonlinearity.
+        bias: Whether neurons and maps have additive constants.
+        device: Where the parameters live.
+        dtype: Their type.
+
+    Example:
+        >>> backbone = Backbone(backbone_wiring("ncp", inputs=8, units=20, sparsity=0.5, seed=1), heads=2)
+        >>> backbone.settle_steps
+        4
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        heads: int = 1,
+        *,
+        settle_steps: int | None = None,
+        activation: str = "tanh",
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        choice("activation", activation, ACTIVATIONS)
+        self.wiring = wiring
+        self.activation = activation
+        self.outputs = wiring.group("motor")
+        needed = wiring.steps_to(self.outputs)
+        if settle_steps is not None and settle_steps < needed:
+            raise ValueError(
+                f"settle_steps must be at least {needed} for {wiring}: with {settle_steps} the input "
+                "does not reach every motor neuron"
+            )
+        self.settle_steps = max(DEFAULT_SETTLE_STEPS, needed) if settle_steps is None else settle_steps
+        live = wiring.liveness(self.outputs, self.settle_steps, bias=bias)
+        self._input_polarity = wiring.input_adjacency * live.input_synapses
+        self._polarity = wiring.adjacency * live.synapses
+        self.once, self.stages = plan(self._input_polarity, self._polarity, self.outputs, self.settle_steps)
+        fed = [n for stage in self.stages if stage.fed for n in stage.neurons]
+        self.projected = tuple(dict.fromkeys((*self.once, *fed)))
+
+        self.input_weight = MaskedParameter(self._input_polarity, heads, device, dtype)
+        self.recurrent_weight = MaskedParameter(self._polarity, heads, device, dtype)
+        self.input_scale = MaskedParameter(live.inputs, heads, device, dtype)
+        self.input_shift = MaskedParameter(live.inputs, heads, device, dtype) if bias else None
+        self.bias = MaskedParameter(live.neurons, heads, device, dtype) if bias else None
+        self.output_scale = nn.Parameter(torch.empty(heads, len(self.outputs), device=device, dtype=dtype))
+        self.output_shift = nn.Parameter(torch.empty_like(self.output_scale)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's global generator."""
+        init_synapses(self.input_weight, self._input_polarity)
+        init_synapses(self.recurrent_weight, self._polarity)
+        nn.init.ones_(self.input_scale.weight)
+        nn.init.ones_(self.output_scale)
+        for shift in (self.input_shift, self.bias):
+            if shift is not None:
+                nn.init.zeros_(shift.weight)
+        if self.output_shift is not None:
+            nn.init.zeros_(self.output_shift)
+
+    def wire(self) -> WiredBackbone:
+        """Lay out the weights of this moment for use on many pairs."""
+        weight = self.input_weight.dense()  # [H, I, N]
+        bias = weight.new_zeros(weight.shape[0], weight.shape[2])
+        if self.bias is not None and self.input_shift is not None:
+            bias = self.bias.dense() + (self.input_shift.dense()[:, None] @ weight)[:, 0]
+        scaled = self.input_scale.dense()[:, :, None] * weight
+        return WiredBackbone(self, scaled[..., list(self.projected)], bias, self.recurrent_weight.dense())
+
+    def cell(self, head: int = 0) -> NCPCell:
+        """The circuit of one head as a general cell, to step or settle by itself."""
+        cell = NCPCell(self.wiring, activation=self.activation, bias=self.bias is not None)
+        cell = cell.to(self.output_scale)
+        for mine, its in (
+            (self.input_weight, cell.input_weight),
+            (self.recurrent_weight, cell.recurrent_weight),
+            (self.input_scale, cell.input_scale),
+            (self.input_shift, cell.input_shift),
+            (self.bias, cell.bias),
+        ):
+            if mine is not None and its is not None:
+                its.fill(mine.dense()[head])
+        with torch.no_grad():
+            cell.output_scale.copy_(self.output_scale[head])
+            if cell.output_shift is not None and self.output_shift is not None:
+                cell.output_shift.copy_(self.output_shift[head])
+        return cell
+
+
+def plan(
+    input_polarity: np.ndarray, polarity: np.ndarray, outputs: tuple[int, ...], steps: int
+) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
+    """Which neurons are computed once, and which at each settle step.
+
+    Returns:
+        Neurons whose state is the same at every step (fed by inputs, not by neurons, and not outputs), and the
+        stages in order. Steps at which nothing is needed yet are left out, so a feed-forward wiring costs no
+        more than its depth.
+    """
+    fed, driven = (np.asarray(table.any(axis=0)) for table in (input_polarity, polarity))
+    once = tuple(int(i) for i in np.flatnonzero(fed & ~driven) if i not in outputs)
+    sets = [outputs]
+    for _ in range(steps - 1):
+        sources = np.flatnonzero(polarity[:, list(sets[0])].any(axis=1))
+        sets.insert(0, tuple(int(i) for i in sources if i not in once))
+    stages = []
+    for step, (before, neurons) in enumerate(zip([(), *sets], sets, strict=False), start=1):
+        if neurons:
+            stages.append(
+                Stage(
+                    neurons=neurons,
+                    fed=bool(fed[list(neurons)].any()),
+                    from_once=step > 1 and bool(polarity[np.ix_(once, neurons)].any()),
+                    from_before=bool(polarity[np.ix_(before, neurons)].any()),
+                )
+            )
+    return once, tuple(stages)
+
+
+class WiredBackbone:
+    """A backbone with its weights laid out as dense blocks; made by `Backbone.wire`."""
+
+    def __init__(self, backbone: Backbone, weight: Tensor, bias: Tensor, recurrent: Tensor) -> None:
+        self.backbone = backbone
+        self.input_weight = weight  # [H, 2D, P], P = projected neurons
+        self.bias = bias  # [H, N]
+        columns = {n: i for i, n in enumerate(backbone.projected)}
+        # Per stage: where its neurons lie among the projected ones, and the blocks that lead to it.
+        self.columns: list[list[int]] = []
+        self.from_once: list[Tensor | None] = []
+        self.from_before: list[Tensor | None] = []
+        before: tuple[int, ...] = ()
+        for stage in backbone.stages:
+            to = recurrent[..., list(stage.neurons)]
+            self.columns.append([columns[n] for n in stage.neurons] if stage.fed else [])
+            self.from_once.append(to[:, list(backbone.once)] if stage.from_once else None)
+            self.from_before.append(to[:, list(before)] if stage.from_before else None)
+            before = stage.neurons
+
+    def project(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """First synapses of the circuit, once per token: [H, R, D] and [H, S, D] -> [H, R, P] and [H, S, P]."""
+        width = query.shape[-1]
+        bias = self.bias[:, list(self.backbone.projected)]
+        return query @ self.input_weight[:, :width] + bias[:, None], key @ self.input_weight[:, width:]
+
+    def settle(self, drive: Tensor) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
+        """Settle all pairs.
+
+        Args:
+            drive: [H, M, P] sum of the projections of the query and the key of M pairs.
+
+        Returns:
+            Motor outputs [H, M, outputs] after the output map, and the last state of every neuron that was
+            computed: ids of a set of neurons -> [H, M or 1, ids].
+        """
+        backbone = self.backbone
+        act = ACTIVATIONS[backbone.activation]
+        x_once = act(drive[..., : len(backbone.once)])
+        states = {backbone.once: x_once}
+        drives: dict[tuple[int, ...], Tensor] = {}
+        x: Tensor | None = None
+        for i, stage in enumerate(backbone.stages):
+            held = drives.get(stage.neurons)
+            if held is None:
+                held = drive[..., self.columns[i]] if stage.fed else self.bias[:, None, list(stage.neurons)]
+                if (block := self.from_once[i]) is not None:
+                    held = held + x_once @ block
+                    drives[stage.neurons] = held
+            block = self.from_before[i]
+            x = act(held if block is None or x is None else held + x @ block)
+            states[stage.neurons] = x
+        assert x is not None  # the last stage is the motor neurons
+        y = x * backbone.output_scale[:, None]
+        if backbone.output_shift is not None:
+            y = y + backbone.output_shift[:, None]
+        return y, states

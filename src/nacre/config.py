@@ -1,0 +1,209 @@
+"""Everything that defines a NAC layer, checked once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from nacre._check import choice, flag, real, whole
+from nacre.circuit import ACTIVATIONS
+from nacre.dynamics import Mode
+from nacre.wiring import Wiring
+from nacre.wiring_build import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Phi(StrEnum):
+    """Range of the content target phi."""
+
+    SIGMOID = "sigmoid"
+    TANH = "tanh"
+    LINEAR = "linear"
+
+
+class Selection(StrEnum):
+    """How the keys of a query are chosen."""
+
+    SQRT = "sqrt"
+    """Best blocks of about sqrt(S) keys, then best keys (the paper's Algorithm 2)."""
+    EXACT = "exact"
+    """Best keys among all."""
+
+
+class RareOptions(TypedDict, total=False):
+    """Options of `NAC` that most people leave alone; see `NACConfig` for their meaning."""
+
+    phi: str
+    selection: str
+    block_size: int | None
+    euler_steps: int
+    settle_steps: int | None
+    activation: str
+    omega_min: float
+    integrate: bool
+    share_backbone: bool
+    backbone_units: int | None
+    time_scale: float
+    seed: int
+    bias: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NACConfig:
+    """All options of a `NAC` layer.
+
+    Attributes:
+        d_model: Width of the output, at least 2 and a multiple of `num_heads`.
+        num_heads: Number of heads.
+        d_input: Width of the inputs; None for `d_model`.
+        top_k: Keys a query attends to; None for all.
+        mode: "exact", "euler" or "steady" solution of the logit's equation.
+        sparsity: Nominal share of synapses left out, 0 to 0.95; see `Wiring.density` for what it became.
+        wiring: "ncp", "random", "dense", "mlp", or the backbone's own wiring with 2 * d_model / num_heads
+            inputs and 2 motor neurons (a `Wiring` or one of `ncps`; sensory gates are then "ncp").
+        causal: Whether a query sees only keys up to itself.
+        dropout: Share of attention weights dropped in training.
+        phi: Range of the content target: "sigmoid", "tanh" or "linear".
+        selection: "sqrt" (subquadratic) or "exact" top-K.
+        block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)).
+        euler_steps: Least number of steps of mode "euler".
+        settle_steps: Steps in which the backbone settles; None for max(4, what the wiring needs).
+        activation: Nonlinearity of all neurons.
+        omega_min: Smallest decay rate.
+        integrate: Whether values are weighted with the internal time t (the paper's integral).
+        share_backbone: One circuit for all heads instead of one each.
+        backbone_units: Neurons of a generated backbone; None for the paper's d_model + floor(d_model / 0.6).
+        time_scale: Time stamps are divided by this; choose about the typical time between related events.
+        seed: Seed of generated wirings. Weights come from torch's global generator.
+        bias: Whether neurons, gates and output have additive constants.
+    """
+
+    d_model: int
+    num_heads: int
+    d_input: int | None = None
+    top_k: int | None = 8
+    mode: str = "exact"
+    sparsity: float = 0.5
+    wiring: str | Wiring = "ncp"
+    causal: bool = False
+    dropout: float = 0.0
+    phi: str = "sigmoid"
+    selection: str = "sqrt"
+    block_size: int | None = None
+    euler_steps: int = 6
+    settle_steps: int | None = None
+    activation: str = "tanh"
+    omega_min: float = 1e-3
+    integrate: bool = True
+    share_backbone: bool = False
+    backbone_units: int | None = None
+    time_scale: float = 1.0
+    seed: int = DEFAULT_SEED
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every option, and how they fit together."""
+        whole("d_model", self.d_model, 2)
+        whole("num_heads", self.num_heads, 1)
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model must be a multiple of num_heads, got d_model={self.d_model}, num_heads={self.num_heads}"
+            )
+        for name, check in _CHECKS.items():
+            check(name, getattr(self, name))
+        if not isinstance(self.wiring, str):
+            self._adopt_wiring()
+
+    def _adopt_wiring(self) -> None:
+        """Read a wiring of the user's, and check that it fits a pair of this layer."""
+        inputs = 2 * self.d_head
+        wiring = self.wiring
+        if not isinstance(wiring, Wiring):
+            if not hasattr(wiring, "adjacency_matrix"):
+                kinds = ", ".join(repr(str(k)) for k in WiringKind)
+                raise TypeError(
+                    f"wiring must be one of {kinds}, a nacre.Wiring or an ncps wiring, got {type(wiring).__name__}"
+                )
+            wiring = Wiring.from_ncps(wiring, inputs)
+            object.__setattr__(self, "wiring", wiring)
+        if wiring.num_inputs != inputs or len(wiring.group("motor")) != 2:
+            raise ValueError(
+                f"wiring must have {inputs} inputs (query and key of one head, 2 * d_model / num_heads) and "
+                f"2 motor neurons (phi and omega), got {wiring}"
+            )
+        if self.backbone_units is not None:
+            raise ValueError("backbone_units belongs to a generated wiring; the given one has its own size")
+
+    @property
+    def d_head(self) -> int:
+        """Width D of a head."""
+        return self.d_model // self.num_heads
+
+    @property
+    def width(self) -> int:
+        """Width of the inputs."""
+        return self.d_model if self.d_input is None else self.d_input
+
+    @property
+    def units(self) -> int:
+        """Neurons of a generated backbone."""
+        return default_backbone_units(self.d_model) if self.backbone_units is None else self.backbone_units
+
+    @property
+    def uses_time_gate(self) -> bool:
+        """Steady logits without integration never look at t."""
+        return self.integrate or self.mode != Mode.STEADY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        if isinstance(self.wiring, Wiring):
+            values["wiring"] = self.wiring.to_dict()
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> NACConfig:
+        """Inverse of `to_dict`."""
+        values = dict(values)
+        if isinstance(values.get("wiring"), dict):
+            values["wiring"] = Wiring.from_dict(values["wiring"])
+        return cls(**values)
+
+
+def _wiring(name: str, value: object) -> None:
+    if isinstance(value, str):
+        choice(name, value, WiringKind)
+
+
+def _optional(name: str, value: object, at_least: int = 1) -> None:
+    if value is not None:
+        whole(name, value, at_least)
+
+
+# d_model and num_heads are checked first, because other checks use them.
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "d_input": _optional,
+    "top_k": _optional,
+    "mode": lambda n, v: choice(n, v, Mode),
+    "sparsity": lambda n, v: real(n, v, 0.0, MAX_SPARSITY),
+    "wiring": _wiring,
+    "causal": flag,
+    "dropout": lambda n, v: real(n, v, 0.0, 1.0),
+    "phi": lambda n, v: choice(n, v, Phi),
+    "selection": lambda n, v: choice(n, v, Selection),
+    "block_size": _optional,
+    "euler_steps": lambda n, v: whole(n, v, 1),
+    "settle_steps": _optional,
+    "activation": lambda n, v: choice(n, v, ACTIVATIONS),
+    "omega_min": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
+    "integrate": flag,
+    "share_backbone": flag,
+    "backbone_units": lambda n, v: _optional(n, v, 5),
+    "time_scale": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
+    "seed": lambda n, v: whole(n, v, 0),
+    "bias": flag,
+}

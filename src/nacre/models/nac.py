@@ -1,0 +1,40 @@
+"""The 13 NAC rows of the paper's results table: the layer and its ablations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nacre.attention import NAC
+from nacre.models.registry import register
+
+# name -> what differs from the defaults (exact mode, top_k 8, sparsity 0.5, NCP wiring), and in words
+VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
+    "nac": ({}, "the paper's main model: exact logits, 8 keys, half of the synapses"),
+    "nac-2k": ({"top_k": 2}, "2 keys for each query"),
+    "nac-32k": ({"top_k": 32}, "32 keys for each query"),
+    "nac-pw": ({"top_k": None}, "all pairs"),
+    "nac-02s": ({"sparsity": 0.2}, "a fifth of the synapses left out"),
+    "nac-09s": ({"sparsity": 0.9}, "nine tenths of the synapses left out"),
+    "nac-fc": ({"wiring": "mlp", "sparsity": 0.0}, "fully connected layers in place of the circuit"),
+    "nac-05sfc": ({"wiring": "mlp"}, "the same, under a fixed random mask of one half"),
+    "nac-rw": ({"wiring": "random"}, "randomly wired circuit"),
+    "nac-phi-linear": ({"phi": "linear"}, "content target without bounds"),
+    "nac-phi-tanh": ({"phi": "tanh"}, "content target from -1 to 1"),
+    "nac-euler": ({"mode": "euler"}, "logits by explicit Euler steps"),
+    "nac-steady": ({"mode": "steady"}, "logits at their steady state"),
+}
+
+
+def _register(name: str, preset: dict[str, Any], summary: str) -> None:
+    @register(name, kind="NAC", summary=summary, uses_time=True)
+    def factory(*, d_input: int, d_model: int, num_heads: int, **options: Any) -> NAC:  # noqa: ANN401
+        for option, value in preset.items():
+            if options.get(option, value) != value:
+                raise ValueError(
+                    f"{name} means {option}={value!r}, got {options[option]!r}; use 'nac' to choose freely"
+                )
+        return NAC(d_model, num_heads, d_input=d_input, **{**options, **preset})
+
+
+for _name, (_preset, _summary) in VARIANTS.items():
+    _register(_name, _preset, _summary)

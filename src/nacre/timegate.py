@@ -1,0 +1,41 @@
+"""`TimeGateHeads`: how a query-key pair sets its internal clock."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class TimeGateHeads(nn.Module):
+    """Affine maps of a pair to (t_a, t_b), one for each head, split into the query's and the key's share."""
+
+    def __init__(
+        self,
+        heads: int,
+        d_head: int,
+        *,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, 2 * d_head, 2, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(heads, 2, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's global generator."""
+        bound = 1 / math.sqrt(self.weight.shape[1])
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """[H, R, D] and [H, S, D] -> [H, R, 2] and [H, S, 2]; the gate of a pair is their sum."""
+        width = query.shape[-1]
+        by_query = query @ self.weight[:, :width]
+        if self.bias is not None:
+            by_query = by_query + self.bias[:, None]
+        return by_query, key @ self.weight[:, width:]

@@ -1,0 +1,129 @@
+"""NAC written from the paper, one pair at a time: never fast, never imported by the library.
+
+Reads the weights of a `nacre.NAC` layer and nothing else of its code.
+"""
+
+import math
+
+import torch
+
+from reference.select import exact_keys, sqrt_keys
+
+ACTIVATION = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "softsign": torch.nn.functional.softsign}
+PHI = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "linear": lambda x: x}
+
+
+def table(masked, head):
+    """A masked parameter as a dense table."""
+    flat = [torch.zeros((), dtype=masked.weight.dtype)] * math.prod(masked.shape)
+    for n, where in enumerate(masked.index.tolist()):
+        flat[where] = masked.weight[head, n]
+    return torch.stack(flat).view(masked.shape)
+
+
+def algorithm_1(u, w_in, b_in, weight_in, weight_rec, b, act, steps):
+    """x <- act(x W_rec + (u * w_in + b_in) W_in + b), from rest."""
+    x = torch.zeros(weight_in.shape[1], dtype=u.dtype)
+    for _ in range(steps):
+        x = act(x @ weight_rec + (u * w_in + b_in) @ weight_in + b)
+    return x
+
+
+def or_zero(parameter, like):
+    return torch.zeros_like(like) if parameter is None else parameter
+
+
+def sensory(gate, u, act):
+    weight = table(gate.input_weight, 0)
+    scale = table(gate.input_scale, 0)
+    shift = torch.zeros_like(scale) if gate.input_shift is None else table(gate.input_shift, 0)
+    n = weight.shape[1]
+    x = algorithm_1(u, scale, shift, weight, u.new_zeros(n, n), or_zero(gate.bias, gate.output_scale), act, 1)
+    return x * gate.output_scale + or_zero(gate.output_shift, gate.output_scale)
+
+
+def backbone(net, u, head, act, motor):
+    head = 0 if net.output_scale.shape[0] == 1 else head
+    scale, weight = table(net.input_scale, head), table(net.input_weight, head)
+    shift = torch.zeros_like(scale) if net.input_shift is None else table(net.input_shift, head)
+    bias = u.new_zeros(weight.shape[1]) if net.bias is None else table(net.bias, head)
+    x = algorithm_1(u, scale, shift, weight, table(net.recurrent_weight, head), bias, act, net.settle_steps)
+    y = torch.stack([x[i] for i in motor]) * net.output_scale[head]
+    return y if net.output_shift is None else y + net.output_shift[head]
+
+
+def logit(phi, omega, t, config):
+    if config.mode == "steady":
+        return phi / omega
+    if config.mode == "exact":
+        return phi / omega * (1 - torch.exp(-omega * t))
+    steps = max(config.euler_steps, math.ceil(omega.item() * t.item()))
+    a = torch.zeros_like(phi)
+    for _ in range(steps):
+        a = a + t / steps * (-omega * a + phi)
+    return a
+
+
+def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=None, padding=None):
+    """[B, T, F] -> [B, T, d_model]."""
+    self_attention = key is None
+    if self_attention:
+        key = value = query
+        key_time = time
+    config, net = layer.config, layer.backbone
+    act = ACTIVATION[config.activation]
+    motor = [i for i, g in enumerate(net.wiring.groups) if g == "motor"]
+    width = config.d_model // config.num_heads
+    rows = []
+    for b in range(len(query)):
+        padded = [False] * key.shape[1] if padding is None else padding[b].tolist()
+        zero = torch.zeros(config.d_model, dtype=query.dtype)
+        ks = [zero if padded[j] else sensory(layer.key_gate, key[b, j], act) for j in range(key.shape[1])]
+        vs = [zero if padded[j] else sensory(layer.value_gate, value[b, j], act) for j in range(key.shape[1])]
+        for i in range(query.shape[1]):
+            if (self_attention and padded[i]) or all(padded):
+                rows.append(zero)
+                continue
+            q = sensory(layer.query_gate, query[b, i], act)
+            heads = []
+            for h in range(config.num_heads):
+                part = slice(h * width, (h + 1) * width)
+                chosen = _keys(config, q[part], [k[part] for k in ks], padded, i)
+                logits, times = [], []
+                for j in chosen:
+                    u = torch.cat([q[part], ks[j][part]])
+                    m = backbone(net, u, h, act, motor)
+                    phi = PHI[config.phi](m[0])
+                    omega = torch.nn.functional.softplus(m[1]) + config.omega_min
+                    elapsed = 1.0 if time is None else abs(time[b, i] - key_time[b, j]) / config.time_scale
+                    t = torch.ones_like(phi)
+                    if layer.time_gate is not None:
+                        ab = (
+                            u @ layer.time_gate.weight[h]
+                            + or_zero(layer.time_gate.bias, u.new_zeros(1, 2))[
+                                h if layer.time_gate.bias is not None else 0
+                            ]
+                        )
+                        t = torch.sigmoid(-ab[0] * elapsed + ab[1])
+                    logits.append(logit(phi, omega, t, config))
+                    times.append(t)
+                weights = torch.softmax(torch.stack(logits), 0)
+                heads.append(
+                    sum(
+                        w * (t if config.integrate else 1.0) * vs[j][part]
+                        for w, t, j in zip(weights, times, chosen, strict=True)
+                    )
+                )
+            rows.append(torch.cat(heads) @ layer.out_proj.weight.T + or_zero(layer.out_proj.bias, zero))
+    return torch.stack(rows).view(*query.shape[:2], config.d_model)
+
+
+def _keys(config, q, keys, padded, i):
+    q, keys = q.tolist(), [k.tolist() for k in keys]
+    own = i if config.causal else None
+    if config.top_k is None:
+        return [p for p in range(len(keys)) if not padded[p] and (own is None or p <= own)]
+    if config.selection == "exact":
+        return exact_keys(q, keys, padded, config.top_k, own)
+    block = config.block_size or math.isqrt(len(keys))
+    return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own)

@@ -1,0 +1,150 @@
+"""The layer is alive: everything learns, every gate hears the content, every option acts."""
+
+import copy
+
+import pytest
+import torch
+
+import nacre
+
+NAC_ROWS = nacre.list_models("nac*")
+
+
+@pytest.mark.parametrize("name", NAC_ROWS)
+def test_every_number_of_every_parameter_gets_a_gradient(name):
+    model = nacre.create(name, d_input=5, d_model=16, num_heads=2)
+    x, time = torch.randn(4, 40, 5), torch.rand(4, 40).cumsum(1)
+    model(x, time=time).square().mean().backward()
+    for key, p in model.named_parameters():
+        assert p.grad is not None, key
+        assert p.grad.isfinite().all(), key
+        # tanh may saturate on single neurons, masked-out synapses are not stored: no entry may be idle
+        assert (p.grad != 0).all(), f"{key}: {(p.grad == 0).sum()} of {p.numel()} entries get no gradient"
+
+
+def test_there_are_thirteen_nac_rows():
+    assert len(NAC_ROWS) == 13
+
+
+@pytest.mark.parametrize("name", NAC_ROWS)
+def test_gates_vary_with_content(name):
+    model = nacre.create(name, d_input=5, d_model=16, num_heads=2)
+    x = torch.randn(1, 30, 5)
+    _, trace = model(x, return_trace=True)
+    _, other = model(torch.randn(1, 30, 5), return_trace=True)
+    for gate in ("phi", "omega", "t"):
+        values = getattr(trace, gate)[trace.valid]
+        assert values.std() > 1e-3, gate
+        assert not torch.allclose(values[:50], getattr(other, gate)[other.valid][:50]), gate
+    # each head has its own circuit
+    assert not torch.allclose(trace.phi[:, 0].mean(), trace.phi[:, 1].mean())
+
+
+OPTIONS = {
+    "top_k": [2, 20, None],
+    "mode": ["euler", "steady"],
+    "sparsity": [0.0, 0.05, 0.2, 0.9, 0.95],
+    "wiring": ["random", "dense", "mlp", nacre.wiring_build.backbone_wiring("random", 16, 30, 0.3, 7)],
+    "causal": [True],
+    "dropout": [0.5],
+    "phi": ["tanh", "linear"],
+    "selection": ["exact"],
+    "block_size": [2, 13],
+    "settle_steps": [3, 5, 9],
+    "activation": ["sigmoid", "relu", "elu", "gelu", "silu", "softsign", "identity"],
+    "omega_min": [0.5],
+    "integrate": [False],
+    "share_backbone": [True],
+    "backbone_units": [20],
+    "time_scale": [10.0],
+    "seed": [1],
+    "bias": [False],
+}
+
+
+@pytest.mark.parametrize(("option", "value"), [(o, v) for o, vs in OPTIONS.items() for v in vs])
+def test_every_option_changes_the_output(option, value):
+    assert output() == output()
+    assert output(**{option: value}) != output()
+
+
+def test_euler_steps_change_the_output():
+    assert output(mode="euler", euler_steps=1) != output(mode="euler", euler_steps=6)
+
+
+def test_options_are_all_covered_here():
+    fields = set(nacre.NACConfig.__dataclass_fields__) - {"d_model", "num_heads", "d_input", "euler_steps"}
+    assert fields == set(OPTIONS)
+
+
+def output(**options):
+    torch.manual_seed(3)
+    layer = nacre.NAC(16, 2, **options)
+    torch.manual_seed(4)
+    x, time = torch.randn(2, 30, 16), torch.rand(2, 30).cumsum(1)
+    return layer(x, time=time).detach().numpy().tobytes()
+
+
+@pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
+def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode):
+    layer = nacre.NAC(16, 2, mode=mode, dtype=torch.float64)
+    x = torch.randn(2, 30, 16, dtype=torch.float64)
+    time = torch.rand(2, 30, dtype=torch.float64).cumsum(1).mul(1024).round().div(1024)
+    y = layer(x, time=time)
+    assert not torch.allclose(y, layer(x))
+    assert not torch.allclose(y, layer(x, time=time * 3))
+    assert torch.equal(y, layer(x, time=time + 4096))
+
+
+def test_large_stamps_keep_their_differences():
+    layer = nacre.NAC(16, 2)
+    x = torch.randn(1, 20, 16)
+    time = torch.arange(20)[None] * 3
+    assert torch.equal(layer(x, time=time.float()), layer(x, time=time + 1_700_000_000))
+
+
+def test_time_is_used_at_float64_even_where_the_layer_is_bfloat16():
+    layer = nacre.NAC(16, 2).to(torch.bfloat16)
+    x = torch.randn(1, 20, 16, dtype=torch.bfloat16)
+    time = torch.arange(20, dtype=torch.float64)[None] / 100
+    assert torch.equal(layer(x, time=time), layer(x, time=time + 2.0**30))
+
+
+def test_a_layer_learns_to_find_a_marked_step():
+    # The target is a value beside the one marked step: only content-based attention finds it.
+    torch.manual_seed(1)
+    layer, head = nacre.NAC(16, 2, d_input=2, phi="linear", mode="steady"), torch.nn.Linear(16, 1)
+    optimiser = torch.optim.Adam([*layer.parameters(), *head.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(150):
+        value, mark = torch.randn(32, 12), torch.nn.functional.one_hot(torch.randint(12, (32,)), 12).float()
+        target = (value * mark).sum(1)
+        y = head(layer(torch.stack([value, mark * 3], -1)).mean(1))[:, 0]
+        loss = (y - target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) < 0.4 * sum(losses[:10])
+
+
+def test_deepcopy_is_independent():
+    layer = nacre.NAC(8, 2)
+    twin = copy.deepcopy(layer)
+    x = torch.randn(1, 5, 8)
+    assert torch.equal(layer(x), twin(x))
+    with torch.no_grad():
+        twin.out_proj.weight.add_(1)
+    assert not torch.equal(layer(x), twin(x))
+
+
+def test_reset_parameters_draws_anew_and_is_seeded():
+    layer = nacre.NAC(8, 2)
+    before = {k: v.clone() for k, v in layer.state_dict().items()}
+    torch.manual_seed(5)
+    layer.reset_parameters()
+    first = {k: v.clone() for k, v in layer.state_dict().items()}
+    torch.manual_seed(5)
+    layer.reset_parameters()
+    assert all(torch.equal(first[k], v) for k, v in layer.state_dict().items())
+    assert any(not torch.equal(before[k], v) for k, v in first.items())

@@ -1,0 +1,154 @@
+"""leak: padding, the future and other rows of the batch change no bit of a valid output."""
+
+import pytest
+import torch
+
+import nacre
+
+LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
+MODES = ["exact", "euler", "steady"]
+SELECTIONS = {"sqrt": {}, "exact": {"selection": "exact"}, "all": {"top_k": None}}
+POISON = [float("nan"), float("inf"), 1e30]
+
+every_case = pytest.mark.parametrize(
+    ("length", "mode", "selection"), [(t, m, s) for t in LENGTHS for m in MODES for s in SELECTIONS]
+)
+
+
+def make(mode, selection, **options):
+    return nacre.NAC(8, 2, mode=mode, **SELECTIONS[selection], **options)
+
+
+def batch(length):
+    """Three rows: ragged, full, and fully padded."""
+    x, time = torch.randn(3, length, 8), torch.rand(3, length).cumsum(1)
+    padding = torch.zeros(3, length, dtype=torch.bool)
+    padding[0, (length + 1) // 2 :] = True
+    padding[2] = True
+    return x, time, padding
+
+
+@every_case
+@pytest.mark.parametrize("causal", [False, True])
+def test_leak_padding_changes_no_bit(length, mode, selection, causal):
+    layer = make(mode, selection, causal=causal)
+    x, time, padding = batch(length)
+    y = layer(x, time=time, key_padding_mask=padding)
+    assert y.isfinite().all()
+    assert (y[padding] == 0).all()
+    assert (y[~padding] != 0).any(-1).all()
+    for poison in POISON:
+        bad_x, bad_time = x.clone(), time.clone()
+        bad_x[padding], bad_time[padding] = poison, poison
+        assert torch.equal(y, layer(bad_x, time=bad_time, key_padding_mask=padding))
+    # gradients with the last poison in place
+    bad_x.requires_grad_()
+    layer(bad_x, time=bad_time, key_padding_mask=padding).square().sum().backward()
+    for name, p in layer.named_parameters():
+        assert p.grad is not None
+        assert p.grad.isfinite().all(), name
+    assert bad_x.grad is not None
+    assert bad_x.grad.isfinite().all()
+    assert (bad_x.grad[padding] == 0).all()
+
+
+@every_case
+def test_leak_the_future_changes_no_bit(length, mode, selection):
+    layer = make(mode, selection, causal=True)
+    x, time, _ = batch(length)
+    y = layer(x, time=time)
+    for cut in {0, length // 3, length // 2, length - 1}:
+        for poison in POISON:
+            bad_x, bad_time = x.clone(), time.clone()
+            bad_x[:, cut + 1 :], bad_time[:, cut + 1 :] = poison, poison
+            bad = layer(bad_x, time=bad_time)
+            assert torch.equal(y[:, : cut + 1], bad[:, : cut + 1])
+    if length > 1:
+        # and the past does: the test would notice a layer that sees nothing
+        bad_x = x.clone()
+        bad_x[:, 0] += 1
+        assert not torch.equal(y[:, 1], layer(bad_x, time=time)[:, 1])
+
+
+@every_case
+def test_leak_other_rows_of_the_batch_change_no_bit(length, mode, selection):
+    layer = make(mode, selection)
+    x, time, padding = batch(length)
+    y = layer(x, time=time, key_padding_mask=padding)
+    for poison in POISON:
+        bad_x, bad_time = x.clone(), time.clone()
+        bad_x[1], bad_time[1] = poison, poison
+        assert torch.equal(y[0], layer(bad_x, time=bad_time, key_padding_mask=padding)[0])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("size", [2, 8, 30])  # 2 heads, width 8, and the number of steps
+def test_a_batch_equals_its_samples(selection, causal, size):
+    layer = nacre.NAC(8, 2, dtype=torch.float64, causal=causal, **SELECTIONS[selection])
+    x, time = torch.randn(size, 30, 8, dtype=torch.float64), torch.rand(size, 30).cumsum(1)
+    padding = torch.arange(30) >= torch.randint(1, 31, (size, 1))
+    y = layer(x, time=time, key_padding_mask=padding)
+    for i in range(size):
+        alone = layer(x[i : i + 1], time=time[i : i + 1], key_padding_mask=padding[i : i + 1])
+        torch.testing.assert_close(y[i : i + 1], alone, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("selection", ["exact", "all"])
+def test_longer_padding_changes_nothing(selection):
+    # sqrt blocks depend on the padded length by design; exact selection must not
+    layer = nacre.NAC(8, 2, dtype=torch.float64, **SELECTIONS[selection])
+    x = torch.randn(2, 20, 8, dtype=torch.float64)
+    long = torch.cat([x, torch.full((2, 13, 8), float("nan"), dtype=torch.float64)], 1)
+    padding = (torch.arange(33) >= 20).expand(2, 33)
+    torch.testing.assert_close(layer(x), layer(long, key_padding_mask=padding)[:, :20], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_newest_key_is_reachable(length, causal):
+    layer = nacre.NAC(8, 2, causal=causal)
+    x = torch.randn(1, length, 8)
+    # Every query scores the last key highest if that key is what the query gate answers with.
+    q, k = layer._heads(layer.query_gate(x)), layer._heads(layer.key_gate(x)).clone()
+    k[:, :, -1] = 50 * q[:, :, -1]
+    index, valid = layer._select(q, k, None)
+    assert ((index[:, :, -1] == length - 1) & valid[:, :, -1]).any(-1).all()
+
+
+def test_cross_attention_padding_and_queries_without_keys():
+    layer = nacre.NAC(8, 2)
+    q, k = torch.randn(2, 5, 8), torch.randn(2, 9, 8)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[0, 4:] = True
+    padding[1] = True
+    y = layer(q, k, k, key_padding_mask=padding)
+    assert (y[1] == 0).all()
+    bad = k.clone()
+    bad[padding] = float("nan")
+    assert torch.equal(y, layer(q, bad, bad, key_padding_mask=padding))
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_padding_in_the_middle_and_at_the_start(selection):
+    layer = make("exact", selection, causal=True)
+    x = torch.randn(2, 40, 8)
+    padding = torch.rand(2, 40) < 0.6
+    y = layer(x, key_padding_mask=padding)
+    assert (y[padding] == 0).all()
+    assert (y[~padding] != 0).any(-1).all()
+    bad = x.masked_fill(padding[..., None], float("nan"))
+    assert torch.equal(y, layer(bad, key_padding_mask=padding))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_weight_falls_on_padding_and_weights_sum_to_one(mode):
+    layer = nacre.NAC(8, 2, mode=mode, causal=True)
+    x, _, padding = batch(50)
+    _, trace = layer(x, key_padding_mask=padding, return_trace=True)
+    on_padding = padding[:, None, None].expand(3, 2, 50, 50).gather(3, trace.index)
+    assert (trace.weights[on_padding | ~trace.valid] == 0).all()
+    has_key = trace.valid.any(-1)
+    torch.testing.assert_close(trace.weights.sum(-1)[has_key], torch.ones(int(has_key.sum())))
+    later = trace.index > torch.arange(50)[:, None]
+    assert not (later & trace.valid).any()

@@ -1,0 +1,140 @@
+"""Half precision, autocast, determinism, chunks, memory."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import nacre
+from nacre import pairs
+
+MODES = ["exact", "euler", "steady"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", MODES)
+def test_half_precision_layers_follow_float32(dtype, mode):
+    layer = nacre.NAC(16, 2, mode=mode, selection="exact", top_k=None)
+    x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
+    want = layer(x, time=time)
+    got = layer.to(dtype)(x.to(dtype), time=time)
+    assert got.dtype == dtype
+    assert (got.float() - want).abs().max() < 0.03 * want.abs().max() + 0.02
+    got.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype):
+    layer = nacre.NAC(16, 2, top_k=None)
+    x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
+    padding = torch.zeros(2, 20, dtype=torch.bool)
+    padding[1, 9:] = True
+    want = layer(x, time=time, key_padding_mask=padding)
+    with torch.autocast("cpu", dtype=dtype):
+        got = layer(x, time=time, key_padding_mask=padding)
+    assert (got.float() - want).abs().max() < 0.03 * want.abs().max() + 0.02
+    got.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_float64_all_the_way():
+    layer = nacre.NAC(16, 2, dtype=torch.float64)
+    y, trace = layer(torch.randn(1, 9, 16, dtype=torch.float64), return_trace=True)
+    assert y.dtype == trace.logits.dtype == trace.inter.dtype == torch.float64
+
+
+def test_same_seed_same_everything():
+    def run():
+        torch.manual_seed(11)
+        layer = nacre.NAC(16, 4, dropout=0.3)
+        x = torch.randn(3, 25, 16)
+        y = layer(x)
+        y.square().sum().backward()
+        return [y, *(p.grad for p in layer.parameters())]
+
+    assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
+
+
+@pytest.mark.parametrize("top_k", [3, None])
+@pytest.mark.parametrize("causal", [False, True])
+def test_chunks_change_neither_output_nor_gradient(monkeypatch, top_k, causal):
+    layer = nacre.NAC(8, 2, top_k=top_k, causal=causal, dtype=torch.float64)
+    x = torch.randn(2, 37, 8, dtype=torch.float64, requires_grad=True)
+    time = torch.rand(2, 37).cumsum(1)
+
+    def run():
+        y = layer(x, time=time)
+        return [y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])]
+
+    whole = run()
+    monkeypatch.setattr(pairs, "_CHUNK_ELEMENTS", 2000)
+    chunked = run()
+    for a, b in zip(whole, chunked, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, time=time), whole[0], rtol=1e-10, atol=1e-12)
+
+
+def test_dropout_is_recomputed_as_it_was(monkeypatch):
+    """With recomputation in backward, the gradient must belong to the dropout that was drawn in forward."""
+    monkeypatch.setattr(pairs, "_CHUNK_ELEMENTS", 1000)
+    layer = nacre.NAC(8, 2, dropout=0.5, dtype=torch.float64)
+    x = torch.randn(1, 20, 8, dtype=torch.float64)
+    weight = layer.out_proj.weight
+
+    def loss():
+        torch.manual_seed(7)
+        return layer(x).square().sum()
+
+    for p in (weight, layer.value_gate.bias):
+        (grad,) = torch.autograd.grad(loss(), p)
+        step = torch.zeros_like(p)
+        step.view(-1)[3] = 1e-6
+        with torch.no_grad():
+            p += step
+            high = loss()
+            p -= 2 * step
+            low = loss()
+            p += step
+        assert grad.view(-1)[3].item() == pytest.approx(((high - low) / 2e-6).item(), rel=1e-5)
+
+
+def test_dropout_acts_in_training_only():
+    layer = nacre.NAC(8, 2, dropout=0.5)
+    x = torch.randn(1, 20, 8)
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+
+
+class PeakOfPairs(TorchDispatchMode):
+    """Bytes of the largest single tensor made, of those that hold neuron states of pairs."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(x, torch.Tensor):
+                self.largest = max(self.largest, x.numel())
+        return out
+
+
+def test_no_tensor_of_all_pairs_times_neurons_is_made():
+    layer = nacre.NAC(16, 2)
+    length, neurons = 20_000, layer.backbone.wiring.num_neurons
+    x = torch.randn(1, length, 16)
+    with torch.no_grad(), PeakOfPairs() as peak:
+        layer(x)
+    all_pairs = length * 8 * 2 * neurons
+    assert peak.largest <= max(2 * pairs._CHUNK_ELEMENTS, length * 8 * 16) < all_pairs / 2
+
+
+def test_module_protocol():
+    layer = nacre.NAC(16, 4, causal=True, top_k=5)
+    assert "top_k=5" in repr(layer)
+    assert {p.dtype for p in layer.double().parameters()} == {torch.float64}
+    meta = nacre.NAC(16, 4, device="meta")
+    assert all(p.is_meta for p in meta.parameters())

@@ -1,0 +1,175 @@
+"""Saving and loading: exact, atomic, no pickle, no guessing."""
+
+import json
+import os
+
+import ncps.wirings
+import pytest
+import torch
+
+import nacre
+from nacre import io
+
+OPTIONS = {
+    "defaults": {},
+    "all": {"top_k": None, "mode": "euler", "phi": "tanh", "causal": True, "bias": False, "share_backbone": True},
+    "random": {"wiring": "random", "sparsity": 0.9, "seed": 3, "backbone_units": 15},
+    "own": {"wiring": ncps.wirings.AutoNCP(12, 2)},
+    "no gate": {"mode": "steady", "integrate": False},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_round_trip_is_bit_exact(tmp_path, options, dtype):
+    layer = nacre.NAC(8, 2, d_input=3, dtype=dtype, **options)
+    again = nacre.load(nacre.save(layer, tmp_path / "a" / "b"))
+    assert isinstance(again, nacre.NAC)
+    assert again.config == layer.config
+    for (name, a), (other, b) in zip(layer.state_dict().items(), again.state_dict().items(), strict=True):
+        assert name == other
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b)
+    x, time = torch.randn(2, 9, 3, dtype=dtype), torch.rand(2, 9)
+    assert torch.equal(layer(x, time=time), again(x, time=time))
+
+
+@pytest.mark.parametrize("name", nacre.list_models())
+def test_every_registered_model_round_trips(tmp_path, name):
+    model = nacre.create(name, d_input=3, d_model=8, num_heads=2)
+    again = nacre.load(nacre.save(model, tmp_path))
+    x = torch.randn(2, 9, 3)
+    assert torch.equal(model(x), again(x))
+
+
+def test_wirings_are_read_back_not_drawn_again(tmp_path, monkeypatch):
+    """A later ncps may draw other synapses; saved layers must not care."""
+    layer = nacre.NAC(8, 2)
+    nacre.save(layer, tmp_path)
+    monkeypatch.setattr("nacre.attention.backbone_wiring", None)
+    monkeypatch.setattr("nacre.attention.sensory_wiring", None)
+    assert nacre.load(tmp_path).backbone.wiring == layer.backbone.wiring
+
+
+def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+    second = nacre.NAC(16, 4)
+    nacre.save(second, tmp_path)
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".safetensors"]
+    assert nacre.load(tmp_path).config.d_model == 16
+
+
+@pytest.mark.parametrize("fails_at", ["weights", "model.json"])
+def test_a_failed_save_keeps_the_old_model(tmp_path, monkeypatch, fails_at):
+    first = nacre.NAC(8, 2)
+    nacre.save(first, tmp_path)
+    replace = os.replace
+
+    def full_disk(source, target):
+        if os.path.basename(target).startswith(fails_at):
+            raise OSError("No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        nacre.save(nacre.NAC(8, 2), tmp_path)
+    monkeypatch.undo()
+    again = nacre.load(tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def weights_of(path):
+    return next(path.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, -1])
+def test_a_truncated_weights_file_is_refused(tmp_path, keep):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+    file = weights_of(tmp_path)
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="is damaged .* checksum differs"):
+        nacre.load(tmp_path)
+
+
+def test_a_flipped_bit_is_refused(tmp_path):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+    file = weights_of(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match="checksum differs"):
+        nacre.load(tmp_path)
+
+
+def edit(path, **changes):
+    header = json.loads((path / "model.json").read_text())
+    (path / "model.json").write_text(json.dumps(header | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "has format 2, this nacre .* reads format 1"),
+        ({"format": None}, "has format None"),
+        ({"kind": "Transformer9"}, "holds a 'Transformer9'; this nacre .* knows NAC"),
+        ({"weights": "../../secret.safetensors"}, "no file name that nacre writes"),
+        ({"weights": 3}, "no file name that nacre writes"),
+        ({"weights": "weights-0123456789abcdef.safetensors"}, "is missing"),
+        ({"config": {}}, "does not describe its weights"),
+        (
+            {"kind": "SDPA", "config": {"d_input": 8, "d_model": 8, "num_heads": 2}},
+            "does not describe its weights",
+        ),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(tmp_path, changes, message):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+    edit(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message):
+        nacre.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', "\x00\xff"])
+def test_a_damaged_header_is_refused(tmp_path, text):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+    (tmp_path / "model.json").write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"model.json is damaged"):
+        nacre.load(tmp_path)
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no saved model in .*nowhere: model.json is missing"):
+        nacre.load(tmp_path / "nowhere")
+
+
+def test_only_what_can_be_described_is_saved(tmp_path):
+    with pytest.raises(TypeError, match="cannot save a Linear; nacre saves NAC"):
+        nacre.save(torch.nn.Linear(2, 2), tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+    class Sub(nacre.NAC):
+        """A subclass may have more to it than NAC's config says."""
+
+    with pytest.raises(TypeError, match="cannot save a Sub"):
+        nacre.save(Sub(8, 2), tmp_path / "x")
+
+
+def test_no_pickle_is_ever_read(tmp_path, monkeypatch):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+
+    def refuse(*_args, **_kwargs):
+        raise AssertionError("pickle was used")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(f"pickle.{name}", refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    nacre.load(tmp_path)
+
+
+def test_the_header_says_where_it_comes_from(tmp_path):
+    nacre.save(nacre.NAC(8, 2), tmp_path)
+    header = json.loads((tmp_path / "model.json").read_text())
+    assert header["nacre"] == nacre.__version__
+    assert header["format"] == io.FORMAT
+    assert header["torch"] == torch.__version__

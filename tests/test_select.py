@@ -1,0 +1,175 @@
+"""Selection of keys against plain Python, and its promises."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nacre import select
+from nacre.functional import all_pairs, exact_topk, sqrt_topk
+from reference.select import blocks_of, exact_keys, sqrt_keys
+
+LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
+
+
+def check(got, q, k, padding, top_k, want_of):
+    index, valid = got
+    assert index.shape == valid.shape == (*q.shape[:3], top_k)
+    assert (index[~valid] == 0).all()
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            keys = k[b, h].tolist()
+            for i in range(q.shape[2]):
+                row = index[b, h, i][valid[b, h, i]].tolist()
+                assert row == want_of(q[b, h, i].tolist(), keys, padding[b].tolist(), i), (b, h, i)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    length=st.integers(1, 40),
+    queries=st.integers(1, 12),
+    top_k=st.integers(1, 12),
+    causal=st.booleans(),
+    block_size=st.none() | st.integers(1, 50),
+    padded=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+)
+def test_parity_sqrt_selection_is_algorithm_2(seed, length, queries, top_k, causal, block_size, padded):
+    g = torch.Generator().manual_seed(seed)
+    queries = length if causal else queries
+    q = torch.randn(2, 2, queries, 3, generator=g, dtype=torch.float64)
+    k = torch.randn(2, 2, length, 3, generator=g, dtype=torch.float64)
+    padding = torch.rand(2, length, generator=g) < padded
+    got = sqrt_topk(q, k, top_k, key_padding_mask=padding, causal=causal, block_size=block_size)
+    block = min(block_size or math.isqrt(length), length)
+
+    def want(query, keys, pad, i):
+        return sqrt_keys(query, keys, pad, top_k, block, i if causal else None)
+
+    check(got, q, k, padding, top_k, want)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 12), st.booleans(), st.sampled_from([0.0, 0.5, 1.0])
+)
+def test_parity_exact_selection_is_brute_force(seed, length, top_k, causal, padded):
+    g = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(2, 2, length, 3, generator=g, dtype=torch.float64) for _ in "qk")
+    padding = torch.rand(2, length, generator=g) < padded
+    got = exact_topk(q, k, top_k, key_padding_mask=padding, causal=causal)
+    check(got, q, k, padding, top_k, lambda x, ks, pad, i: exact_keys(x, ks, pad, top_k, i if causal else None))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_of_equal_scores_the_later_key_wins(dtype):
+    # Small integers are exact in every dtype, so ties are real; includes 0 * -1 = -0.0 against 0.0.
+    q = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
+    k = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
+    padding = torch.rand(2, 60) < 0.3
+    for causal in (False, True):
+        own = [None] if not causal else []
+
+        def at(i, own=own):
+            return None if own else i
+
+        got = exact_topk(q, k, 5, key_padding_mask=padding, causal=causal)
+        check(got, q, k, padding, 5, lambda x, ks, pad, i, at=at: exact_keys(x, ks, pad, 5, at(i)))
+
+
+def test_float32_and_float64_choose_the_same_blocks_and_keys():
+    q, k = torch.randn(2, 2, 200, 8), torch.randn(2, 2, 200, 8)
+    for causal in (False, True):
+        single = sqrt_topk(q, k, 6, causal=causal)
+        double = sqrt_topk(q.double(), k.double(), 6, causal=causal)
+        assert torch.equal(single[0], double[0])
+        assert torch.equal(single[1], double[1])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_blocks_cover_every_key_once_and_are_near_equal(length):
+    blocks = blocks_of(length, math.isqrt(length), causal=False)
+    assert [p for b in blocks for p in b] == list(range(length))
+    sizes = {len(b) for b in blocks}
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_key_can_be_selected(length, causal):
+    # A query equal to a key far longer than all others must find it.
+    for j in {0, length // 2, length - 1}:
+        k = torch.randn(1, 1, length, 4) * 0.01
+        k[0, 0, j] = torch.tensor([9.0, 0, 0, 0])
+        q = torch.zeros(1, 1, length, 4)
+        q[..., 0] = 1
+        index, valid = sqrt_topk(q, k, 3, causal=causal)
+        hit = ((index == j) & valid).any(-1)[0, 0]
+        assert hit[j:].all() if causal else hit.all()
+
+
+@pytest.mark.parametrize("chunk", [1, 500, 10_000])
+def test_chunks_change_nothing(monkeypatch, chunk):
+    q, k = torch.randn(2, 2, 90, 4), torch.randn(2, 2, 90, 4)
+    for function in (sqrt_topk, exact_topk):
+        for causal in (False, True):
+            whole = function(q, k, 5, causal=causal)
+            with monkeypatch.context() as patch:
+                patch.setattr(select, "_CHUNK_ELEMENTS", chunk)
+                parts = function(q, k, 5, causal=causal)
+            assert torch.equal(whole[0], parts[0])
+            assert torch.equal(whole[1], parts[1])
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest tensor that any operation returned."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(x, torch.Tensor):
+                self.elements = max(self.elements, x.numel())
+        return out
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_quadratic_tensor_in_the_sqrt_path(causal):
+    length = 10_000
+    q, k = torch.randn(1, 1, length, 2), torch.randn(1, 1, length, 2)
+    with LargestTensor() as largest:
+        sqrt_topk(q, k, 8, causal=causal)
+    assert largest.elements <= 2 * select._CHUNK_ELEMENTS < length * length / 10
+
+
+def test_all_pairs():
+    q, k = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
+    padding = torch.zeros(2, 5, dtype=torch.bool)
+    padding[1, 2:] = True
+    index, valid = all_pairs(q, k, key_padding_mask=padding)
+    assert index.shape == (2, 1, 3, 5)
+    assert valid.sum(-1).flatten().tolist() == [5, 5, 5, 2, 2, 2]
+    _, valid = all_pairs(k, k, causal=True)
+    assert torch.equal(valid[0, 0], torch.ones(5, 5, dtype=torch.bool).tril())
+
+
+def test_bad_input():
+    q, k = torch.randn(2, 2, 5, 4), torch.randn(2, 2, 6, 4)
+    with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
+        sqrt_topk(q, k, 0)
+    with pytest.raises(TypeError, match="top_k must be an integer"):
+        sqrt_topk(q, k, 2.0)
+    with pytest.raises(ValueError, match="block_size must be at least 1"):
+        sqrt_topk(q, k, 2, block_size=0)
+    with pytest.raises(ValueError, match="as many queries as keys, got 5 and 6"):
+        sqrt_topk(q, k, 2, causal=True)
+    with pytest.raises(ValueError, match=r"q and k must have shapes"):
+        exact_topk(q[0], k, 2)
+    with pytest.raises(ValueError, match=r"key_padding_mask must have shape \(2, 6\)"):
+        exact_topk(q, k, 2, key_padding_mask=torch.zeros(2, 5, dtype=torch.bool))
