@@ -86,7 +86,7 @@ def test_dropout_is_recomputed_as_it_was(monkeypatch):
         torch.manual_seed(7)
         return layer(x).square().sum()
 
-    for p in (weight, layer.value_gate.bias):
+    for p in (weight, layer.value_gate.weights.bias.weight):
         (grad,) = torch.autograd.grad(loss(), p)
         step = torch.zeros_like(p)
         step.view(-1)[3] = 1e-6

@@ -21,7 +21,7 @@ def noisy(module):
 def pairs_through(backbone, q, k):
     """[M, D] queries and keys, pairwise: [H, M, 2]."""
     wired = backbone.wire()
-    heads = backbone.output_scale.shape[0]
+    heads = backbone.weights.output_scale.shape[0]
     a, b = wired.project(q.expand(heads, -1, -1), k.expand(heads, -1, -1))
     return wired.settle(a + b)
 
@@ -31,13 +31,13 @@ def test_a_step_is_algorithm_1():
     cell = noisy(NCPCell(wiring))
     u, x = torch.randn(3, 6).double(), torch.randn(3, 20).double()
     y, new = cell(u, x)
-    w_in, w_rec = cell.input_weight.dense()[0], cell.recurrent_weight.dense()[0]
+    w_in, w_rec = cell.weights.input_weight.dense()[0], cell.weights.recurrent_weight.dense()[0]
     assert torch.equal(w_in != 0, torch.as_tensor(wiring.input_adjacency != 0))
     assert torch.equal(w_rec != 0, torch.as_tensor(wiring.adjacency != 0))
-    drive = (u * cell.input_scale.weight[0] + cell.input_shift.weight[0]) @ w_in
-    want = torch.tanh(x @ w_rec + drive + cell.bias.weight[0])
+    drive = (u * cell.weights.input_scale.weight[0] + cell.weights.input_shift.weight[0]) @ w_in
+    want = torch.tanh(x @ w_rec + drive + cell.weights.bias.weight[0])
     torch.testing.assert_close(new, want)
-    torch.testing.assert_close(y, want[:, :2] * cell.output_scale + cell.output_shift)
+    torch.testing.assert_close(y, want[:, :2] * cell.weights.output_scale + cell.weights.output_shift)
 
 
 def test_settling_is_stepping_from_rest_with_the_input_held():
@@ -69,8 +69,8 @@ def test_disabled_groups_stay_silent_and_have_no_parameters():
     assert (state[:, silent] == 0).all()
     assert (state[:, list(wiring.group("inter"))] != 0).all()
     assert y.shape == (4, len(wiring.group("inter")))
-    assert cell.recurrent_weight.weight.numel() == 0  # inter neurons have no synapses among themselves
-    assert cell.bias.weight.numel() == len(wiring.group("inter"))
+    assert cell.weights.recurrent_weight is None  # inter neurons have no synapses among themselves
+    assert cell.weights.bias.weight.numel() == len(wiring.group("inter"))
 
 
 def test_input_group_limits_where_the_input_goes():
@@ -130,11 +130,11 @@ def test_parity_backbone_is_the_settled_cell(name, extra, bias):
         cell = backbone.cell(head)
         # What the backbone left out cannot act: any value will do there.
         for mine, its in (
-            (backbone.recurrent_weight, cell.recurrent_weight),
-            (backbone.input_weight, cell.input_weight),
-            (backbone.bias, cell.bias),
+            (backbone.weights.recurrent_weight, cell.weights.recurrent_weight),
+            (backbone.weights.input_weight, cell.weights.input_weight),
+            (backbone.weights.bias, cell.weights.bias),
         ):
-            if mine is not None:
+            if mine is not None and its is not None:
                 left_out = ~torch.isin(its.index, mine.index)
                 its.weight.data[0, left_out] = torch.randn(int(left_out.sum())).double()
         want, state = cell.settle(torch.cat([q, k], 1), steps)
@@ -174,7 +174,7 @@ def test_plan_computes_inter_once_and_motor_last():
 
 def test_polarity_sets_the_sign_of_new_weights():
     backbone = Backbone(WIRINGS["ncp"])
-    signs = backbone.recurrent_weight.dense()[0].sign()
+    signs = backbone.weights.recurrent_weight.dense()[0].sign()
     assert torch.equal(signs, torch.tensor(WIRINGS["ncp"].adjacency).float())
 
 
@@ -218,6 +218,8 @@ def test_bad_input_to_a_cell():
         cell.settle(torch.randn(3, 6), 0)
     with pytest.raises(ValueError, match="activation must be one of .* got 'tan'; did you mean 'tanh'"):
         NCPCell(wiring, activation="tan")
+    with pytest.raises(ValueError, match="output_group must be one of"):
+        NCPCell(wiring, output_group=("motor", "muscle"))
     with pytest.raises(ValueError, match="disabled must be one of"):
         NCPCell(wiring, disabled=("brain",))
     with pytest.raises(ValueError, match="output_group 'motor' has no active neuron"):
@@ -227,4 +229,13 @@ def test_bad_input_to_a_cell():
 
 
 def test_masked_parameter_says_what_it_is():
-    assert "existing=" in repr(NCPCell(WIRINGS["ncp"]).input_weight)
+    assert "existing=" in repr(NCPCell(WIRINGS["ncp"]).weights.input_weight)
+
+
+def test_several_groups_can_be_fed_and_read():
+    wiring = backbone_wiring("random", 6, 20, 0.5, 1)
+    cell = NCPCell(wiring, input_group=("inter", "motor"), output_group=("inter", "motor"))
+    y, state = cell(torch.randn(4, 6))
+    assert torch.equal(y, state)
+    only = NCPCell(wiring, input_group=("inter",), output_group=("inter", "motor"), bias=False)
+    assert (only(torch.randn(4, 6))[1][:, list(wiring.group("motor"))] == 0).all()

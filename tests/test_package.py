@@ -23,6 +23,7 @@ LAYERS = [
     ["wiring_graph"],
     ["wiring", "wiring_draw"],
     ["wiring_build"],
+    ["synapses"],
     ["circuit"],
     ["sensory", "backbone", "timegate", "select", "dynamics"],
     ["config"],

@@ -52,7 +52,7 @@ def test_the_output_follows_from_the_trace(seen):
 
 def test_gates_follow_from_the_neurons(seen):
     layer, _, _time, _, _, trace = seen
-    net, wiring, valid = layer.backbone, layer.backbone.wiring, trace.valid
+    net, wiring, valid = layer.backbone.weights, layer.backbone.wiring, trace.valid
     for h in range(2):
         rec, bias = net.recurrent_weight.dense()[h], net.bias.dense()[h]
         motor, command, inter = (list(wiring.group(g)) for g in ("motor", "command", "inter"))
@@ -87,7 +87,7 @@ def test_lesions_show_in_the_trace(seen):
     """Silence a command neuron's synapses onto a motor neuron: the motor neuron changes, inter neurons do not."""
     layer, x, time, padding, _, before = seen
     with torch.no_grad():
-        rec = layer.backbone.recurrent_weight
+        rec = layer.backbone.weights.recurrent_weight
         target = rec.index % rec.shape[1]
         rec.weight[:, target == layer.backbone.wiring.group("motor")[0]] = 0
     _, after = layer(x, time=time, key_padding_mask=padding, return_trace=True)

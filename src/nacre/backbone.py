@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from nacre._check import choice
-from nacre.circuit import ACTIVATIONS, MaskedParameter, NCPCell, init_synapses
+from nacre.circuit import ACTIVATIONS, NCPCell
+from nacre.synapses import CircuitWeights
 from nacre.wiring_build import DEFAULT_SETTLE_STEPS
 
 if TYPE_CHECKING:
+    import torch
+
     from nacre.wiring import Wiring
 
 
@@ -75,59 +77,27 @@ class Backbone(nn.Module):
             )
         self.settle_steps = max(DEFAULT_SETTLE_STEPS, needed) if settle_steps is None else settle_steps
         live = wiring.liveness(self.outputs, self.settle_steps, bias=bias)
-        self._input_polarity = wiring.input_adjacency * live.input_synapses
-        self._polarity = wiring.adjacency * live.synapses
-        self.once, self.stages = plan(self._input_polarity, self._polarity, self.outputs, self.settle_steps)
+        feeds, synapses = wiring.input_adjacency * live.input_synapses, wiring.adjacency * live.synapses
+        self.once, self.stages = plan(feeds, synapses, self.outputs, self.settle_steps)
         fed = [n for stage in self.stages if stage.fed for n in stage.neurons]
         self.projected = tuple(dict.fromkeys((*self.once, *fed)))
-
-        self.input_weight = MaskedParameter(self._input_polarity, heads, device, dtype)
-        self.recurrent_weight = MaskedParameter(self._polarity, heads, device, dtype)
-        self.input_scale = MaskedParameter(live.inputs, heads, device, dtype)
-        self.input_shift = MaskedParameter(live.inputs, heads, device, dtype) if bias else None
-        self.bias = MaskedParameter(live.neurons, heads, device, dtype) if bias else None
-        self.output_scale = nn.Parameter(torch.empty(heads, len(self.outputs), device=device, dtype=dtype))
-        self.output_shift = nn.Parameter(torch.empty_like(self.output_scale)) if bias else None
-        self.reset_parameters()
+        self.weights = CircuitWeights(
+            feeds, synapses, live.neurons, len(self.outputs), heads=heads, bias=bias, device=device, dtype=dtype
+        )
 
     def reset_parameters(self) -> None:
         """Draw new weights from torch's global generator."""
-        init_synapses(self.input_weight, self._input_polarity)
-        init_synapses(self.recurrent_weight, self._polarity)
-        nn.init.ones_(self.input_scale.weight)
-        nn.init.ones_(self.output_scale)
-        for shift in (self.input_shift, self.bias):
-            if shift is not None:
-                nn.init.zeros_(shift.weight)
-        if self.output_shift is not None:
-            nn.init.zeros_(self.output_shift)
+        self.weights.reset_parameters()
 
     def wire(self) -> WiredBackbone:
         """Lay out the weights of this moment for use on many pairs."""
-        weight = self.input_weight.dense()  # [H, I, N]
-        bias = weight.new_zeros(weight.shape[0], weight.shape[2])
-        if self.bias is not None and self.input_shift is not None:
-            bias = self.bias.dense() + (self.input_shift.dense()[:, None] @ weight)[:, 0]
-        scaled = self.input_scale.dense()[:, :, None] * weight
-        return WiredBackbone(self, scaled[..., list(self.projected)], bias, self.recurrent_weight.dense())
+        return WiredBackbone(self, *self.weights.drive(), self.weights.recurrent())
 
     def cell(self, head: int = 0) -> NCPCell:
         """The circuit of one head as a general cell, to step or settle by itself."""
-        cell = NCPCell(self.wiring, activation=self.activation, bias=self.bias is not None)
-        cell = cell.to(self.output_scale)
-        for mine, its in (
-            (self.input_weight, cell.input_weight),
-            (self.recurrent_weight, cell.recurrent_weight),
-            (self.input_scale, cell.input_scale),
-            (self.input_shift, cell.input_shift),
-            (self.bias, cell.bias),
-        ):
-            if mine is not None and its is not None:
-                its.fill(mine.dense()[head])
-        with torch.no_grad():
-            cell.output_scale.copy_(self.output_scale[head])
-            if cell.output_shift is not None and self.output_shift is not None:
-                cell.output_shift.copy_(self.output_shift[head])
+        cell = NCPCell(self.wiring, activation=self.activation, bias=self.weights.bias is not None)
+        cell = cell.to(self.weights.output_scale)
+        cell.weights.copy_head(self.weights, head)
         return cell
 
 
@@ -166,7 +136,7 @@ class WiredBackbone:
 
     def __init__(self, backbone: Backbone, weight: Tensor, bias: Tensor, recurrent: Tensor) -> None:
         self.backbone = backbone
-        self.input_weight = weight  # [H, 2D, P], P = projected neurons
+        self.input_weight = weight[..., list(backbone.projected)]  # [H, 2D, P], P = projected neurons
         self.bias = bias  # [H, N]
         columns = {n: i for i, n in enumerate(backbone.projected)}
         # Per stage: where its neurons lie among the projected ones, and the blocks that lead to it.
@@ -214,7 +184,4 @@ class WiredBackbone:
             x = act(held if block is None or x is None else held + x @ block)
             states[stage.neurons] = x
         assert x is not None  # the last stage is the motor neurons
-        y = x * backbone.output_scale[:, None]
-        if backbone.output_shift is not None:
-            y = y + backbone.output_shift[:, None]
-        return y, states
+        return backbone.weights.read(x), states

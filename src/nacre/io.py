@@ -98,7 +98,7 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
 
 
 def load(directory: str | os.PathLike[str]) -> nn.Module:
-    """Load what `save` wrote, onto the CPU and in evaluation-neutral (training) mode like a new module.
+    """Load what `save` wrote, onto the CPU and, like any new module, in training mode.
 
     Raises:
         FileNotFoundError: If the directory holds no saved model.
@@ -117,9 +117,7 @@ def load(directory: str | os.PathLike[str]) -> nn.Module:
     try:
         tensors = from_bytes(weights)
         model = _KINDS[header["kind"]].from_config(header["config"])
-        for parameter in model.parameters():
-            parameter.data = parameter.data.to(_float_dtype(tensors))
-        model.load_state_dict(tensors)
+        model.load_state_dict(tensors, assign=True)  # assign: keep the saved dtypes
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{directory / _HEADER} does not describe its weights: {error}") from error
     return model
@@ -145,10 +143,6 @@ def _header(directory: Path) -> dict[str, Any]:
     if not isinstance(weights, str) or not _WEIGHTS.fullmatch(weights):
         raise ValueError(f"{path} names {weights!r} as its weights, which is no file name that nacre writes")
     return header
-
-
-def _float_dtype(tensors: dict[str, torch.Tensor]) -> torch.dtype:
-    return next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.get_default_dtype())
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -33,23 +33,25 @@ def or_zero(parameter, like):
     return torch.zeros_like(like) if parameter is None else parameter
 
 
-def sensory(gate, u, act):
-    weight = table(gate.input_weight, 0)
-    scale = table(gate.input_scale, 0)
-    shift = torch.zeros_like(scale) if gate.input_shift is None else table(gate.input_shift, 0)
+def circuit(weights, u, head, act, steps, outputs):
+    """One settled circuit with its input and output maps."""
+    scale, weight = table(weights.input_scale, head), table(weights.input_weight, head)
     n = weight.shape[1]
-    x = algorithm_1(u, scale, shift, weight, u.new_zeros(n, n), or_zero(gate.bias, gate.output_scale), act, 1)
-    return x * gate.output_scale + or_zero(gate.output_shift, gate.output_scale)
+    shift = torch.zeros_like(scale) if weights.input_shift is None else table(weights.input_shift, head)
+    bias = u.new_zeros(n) if weights.bias is None else table(weights.bias, head)
+    rec = u.new_zeros(n, n) if weights.recurrent_weight is None else table(weights.recurrent_weight, head)
+    x = algorithm_1(u, scale, shift, weight, rec, bias, act, steps)
+    y = torch.stack([x[i] for i in outputs]) * weights.output_scale[head]
+    return y if weights.output_shift is None else y + weights.output_shift[head]
+
+
+def sensory(gate, u, act):
+    return circuit(gate.weights, u, 0, act, 1, [i for i, g in enumerate(gate.wiring.groups) if g == "sensory"])
 
 
 def backbone(net, u, head, act, motor):
-    head = 0 if net.output_scale.shape[0] == 1 else head
-    scale, weight = table(net.input_scale, head), table(net.input_weight, head)
-    shift = torch.zeros_like(scale) if net.input_shift is None else table(net.input_shift, head)
-    bias = u.new_zeros(weight.shape[1]) if net.bias is None else table(net.bias, head)
-    x = algorithm_1(u, scale, shift, weight, table(net.recurrent_weight, head), bias, act, net.settle_steps)
-    y = torch.stack([x[i] for i in motor]) * net.output_scale[head]
-    return y if net.output_shift is None else y + net.output_shift[head]
+    head = 0 if net.weights.output_scale.shape[0] == 1 else head
+    return circuit(net.weights, u, head, act, net.settle_steps, motor)
 
 
 def logit(phi, omega, t, config):
