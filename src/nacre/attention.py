@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -130,32 +130,6 @@ class NAC(nn.Module):
             part.reset_parameters()
         if self.time_gate is not None:
             self.time_gate.reset_parameters()
-
-    @overload
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        *,
-        time: Tensor | None = None,
-        key_time: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        return_trace: Literal[False] = False,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        *,
-        time: Tensor | None = None,
-        key_time: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        return_trace: Literal[True],
-    ) -> tuple[Tensor, Trace]: ...
 
     def forward(
         self,
