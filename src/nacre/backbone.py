@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from nacre._check import choice
@@ -14,8 +15,6 @@ from nacre.synapses import CircuitWeights
 from nacre.wiring_build import DEFAULT_SETTLE_STEPS
 
 if TYPE_CHECKING:
-    import torch
-
     from nacre.wiring import Wiring
 
 
@@ -178,10 +177,18 @@ class WiredBackbone:
             if held is None:
                 held = drive[..., self.columns[i]] if stage.fed else self.bias[:, None, list(stage.neurons)]
                 if (block := self.from_once[i]) is not None:
-                    held = held + x_once @ block
+                    held = _send(x_once, block, held)
                     drives[stage.neurons] = held
             block = self.from_before[i]
-            x = act(held if block is None or x is None else held + x @ block)
+            x = act(held if block is None or x is None else _send(x, block, held))
             states[stage.neurons] = x
         assert x is not None  # the last stage is the motor neurons
         return backbone.weights.read(x), states
+
+
+def _send(x: Tensor, block: Tensor, held: Tensor) -> Tensor:
+    """Add x @ block to what is held, in one pass over memory unless x is the same for all pairs ([H, 1, n])."""
+    block = block.expand(x.shape[0], -1, -1)  # one circuit may serve all heads
+    if x.shape[1] < held.shape[1]:
+        return held + x @ block
+    return torch.baddbmm(held, x, block)
