@@ -1,0 +1,1 @@
+"""Speed beside other attention, measured in one run."""
