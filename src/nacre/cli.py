@@ -1,0 +1,25 @@
+"""Entry point of the `nacre` command."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+
+def main() -> None:
+    """Run the command line. Bad input exits with 2, Ctrl-C with 130."""
+    try:
+        from nacre.commands import app  # here, so that a missing package gets a message and no traceback
+
+        app()
+    except ModuleNotFoundError as error:
+        _fail(f"the package {error.name!r} is not installed; pip install 'nacre[train]'")
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"nacre: {message}\n")
+    sys.exit(2)

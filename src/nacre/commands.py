@@ -1,0 +1,52 @@
+"""The commands of `nacre`: names and the functions they call, no logic. Needs typer."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nacre._version import __version__
+
+app = typer.Typer(
+    help="Continuous-time attention wired like the nervous system of C. elegans.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nacre {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Continuous-time attention wired like the nervous system of C. elegans."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to put the pictures.")] = Path("nacre-demo"),
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of data and weights.", min=0)] = 0,
+) -> None:
+    """Train NAC on irregular spirals, print its errors and draw what it learned."""
+    from nacre.demo import run_demo
+
+    run_demo(out, steps, seed)
+
+
+@app.command()
+def models(
+    pattern: Annotated[str, typer.Argument(help="Only names that match, such as 'nac-*'.")] = "*",
+) -> None:
+    """List the models that nacre.create knows."""
+    from nacre.models_table import print_models
+
+    print_models(pattern)

@@ -1,0 +1,1 @@
+"""Data sets, each in a file of its own."""

@@ -1,0 +1,109 @@
+"""Generated spirals, seen at irregular times in their first half only (the protocol of ContiFormer)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from nacre._check import whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+POINTS = 150  # of a whole spiral
+OBSERVED = 50  # points that are seen
+HALF = POINTS // 2  # points before it are interpolation, from it on extrapolation
+END = 6 * math.pi  # time runs from 0 to here: three turns
+_NOISE = 0.05  # standard deviation of the observations, before normalisation
+_SHAPE_SPREAD = 0.02  # standard deviation of a and b from spiral to spiral
+
+
+@dataclass(frozen=True)
+class Spirals:
+    """Some spirals: what is seen of them, and what they really are.
+
+    Coordinates are scaled so that the clean training spirals just fill the unit square.
+
+    Attributes:
+        x: [n, 50, 2] noisy points, in order of time.
+        time: [n, 50] when they were seen, in radians; every spiral has its own times, all in the first half.
+        target: [n, 150, 2] all clean points.
+        target_time: [n, 150] their times, evenly spaced on [0, 6 pi].
+        clockwise: [n] bool, which of the two families a spiral belongs to.
+    """
+
+    x: Tensor
+    time: Tensor
+    target: Tensor
+    target_time: Tensor
+    clockwise: Tensor
+
+    def __len__(self) -> int:
+        """Number of spirals n."""
+        return len(self.x)
+
+
+def make_spirals(n: int = 300, seed: int = 0) -> tuple[Spirals, Spirals]:
+    """Draw spirals, half of each family, and split them into two thirds for training and one third for testing.
+
+    The scale comes from the training spirals alone, so test points may lie a little outside the unit square.
+
+    Args:
+        n: Number of spirals, at least 6.
+        seed: Seed of a generator of its own; torch's global one is left alone.
+
+    Returns:
+        Training and test spirals.
+
+    Example:
+        >>> train, test = make_spirals()
+        >>> len(train), len(test), tuple(test.x.shape)
+        (200, 100, (100, 50, 2))
+    """
+    whole("n", n, 6)
+    generator = torch.Generator().manual_seed(whole("seed", seed, 0))
+    time = torch.linspace(0, END, POINTS, dtype=torch.float64)
+    clockwise = torch.arange(n) % 2 == 0  # taking turns, so that both splits get half of each
+    clean = _curves(time, clockwise, generator)  # [n, 150, 2]
+    noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
+    seen = torch.rand(n, HALF, generator=generator).argsort(1)[:, :OBSERVED].sort(1).values  # [n, 50]
+
+    size = 2 * n // 3  # of the training split
+    low, high = clean[:size].amin((0, 1)), clean[:size].amax((0, 1))  # [2] each
+    target, noisy = ((points - low) / (high - low) for points in (clean, clean + _NOISE * noise))
+    whole_set = Spirals(
+        x=noisy.take_along_dim(seen.unsqueeze(-1), 1).float(),
+        time=time[seen].float(),
+        target=target.float(),
+        target_time=time.expand(n, -1).float(),
+        clockwise=clockwise,
+    )
+    return _rows(whole_set, slice(0, size)), _rows(whole_set, slice(size, n))
+
+
+def _curves(time: Tensor, clockwise: Tensor, generator: torch.Generator) -> Tensor:
+    """Clean curves [n, 150, 2] in the plane, each with its own a and b.
+
+    The clockwise family r = a + 50 b / z is walked backwards, from its wide outer end into its eye; its angle z
+    starts at 1 where r would be infinite at 0.
+    """
+    shape = torch.randn(2, len(clockwise), 1, generator=generator, dtype=time.dtype) * _SHAPE_SPREAD
+    a, b = shape[0], 0.3 + shape[1]  # [n, 1]
+    turn = clockwise.unsqueeze(1)
+    angle = torch.where(turn, time + 1, time)  # [n, 150]
+    radius = torch.where(turn, a + 50 * b / angle.clamp(min=1), a + b * angle)
+    centre = torch.where(turn, -5.0, 5.0).to(time.dtype)
+    return torch.stack([radius * angle.cos() + centre, radius * angle.sin()], -1)
+
+
+def _rows(spirals: Spirals, rows: slice) -> Spirals:
+    return Spirals(
+        x=spirals.x[rows],
+        time=spirals.time[rows],
+        target=spirals.target[rows],
+        target_time=spirals.target_time[rows],
+        clockwise=spirals.clockwise[rows],
+    )
