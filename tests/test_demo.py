@@ -23,7 +23,8 @@ def test_it_draws_two_pictures(result):
 def test_it_learns(result):
     assert len(result.losses) == 40
     assert sum(result.losses[-5:]) < 0.3 * sum(result.losses[:5])
-    assert result.nac["extrapolation"] < result.control["extrapolation"]
+    held = result.errors["straight lines, then last point held"]
+    assert result.errors["NAC"]["extrapolation"] < held["extrapolation"]
 
 
 def test_the_errors_are_of_the_right_parts():
@@ -33,13 +34,20 @@ def test_the_errors_are_of_the_right_parts():
     assert demo._errors(guess, target) == {"interpolation": 0.0, "extrapolation": 3.0}
 
 
-def test_the_control_interpolates_and_then_holds():
+def test_straight_lines_interpolate_and_then_hold():
     _, test = make_spirals()
-    control = demo._control(test)
+    control = demo._straight_lines(test)
     assert control.shape == test.target.shape
     torch.testing.assert_close(control[:, -1], test.x[:, -1].double(), check_dtype=False)
     errors = demo._errors(control, test.target)
     assert errors["interpolation"] < 0.02 < errors["extrapolation"]
+
+
+def test_the_family_average_knows_the_family_only():
+    train, test = make_spirals()
+    average = demo._family_average(train, test)
+    assert torch.equal(average[test.clockwise][0], train.target[train.clockwise].mean(0))
+    assert len(average.unique(dim=0)) == 2
 
 
 def test_it_is_deterministic_under_its_seed(tmp_path):

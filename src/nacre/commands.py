@@ -33,7 +33,7 @@ def root(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where to put the pictures.")] = Path("nacre-demo"),
-    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 500,
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 600,
     seed: Annotated[int, typer.Option(help="Seed of data and weights.", min=0)] = 0,
 ) -> None:
     """Train NAC on irregular spirals, print its errors and draw what it learned."""

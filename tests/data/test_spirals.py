@@ -66,6 +66,14 @@ def test_spirals_differ_from_one_another(splits):
     assert torch.equal(inwards, train.clockwise)
 
 
+def test_spread_makes_spirals_differ_more():
+    narrow, wide = (make_spirals(spread=s)[0] for s in (0.02, 0.08))
+    ratio = wide.target[wide.clockwise].std(0).mean() / narrow.target[narrow.clockwise].std(0).mean()
+    assert ratio > 2.5
+
+
 def test_bad_input():
+    with pytest.raises(ValueError, match="spread must lie in"):
+        make_spirals(spread=0.5)
     with pytest.raises(ValueError, match="n must be at least 6, got 2"):
         make_spirals(n=2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nacre._check import whole
+from nacre._check import real, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +18,6 @@ OBSERVED = 50  # points that are seen
 HALF = POINTS // 2  # points before it are interpolation, from it on extrapolation
 END = 6 * math.pi  # time runs from 0 to here: three turns
 _NOISE = 0.05  # standard deviation of the observations, before normalisation
-_SHAPE_SPREAD = 0.02  # standard deviation of a and b from spiral to spiral
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Spirals:
         return len(self.x)
 
 
-def make_spirals(n: int = 300, seed: int = 0) -> tuple[Spirals, Spirals]:
+def make_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> tuple[Spirals, Spirals]:
     """Draw spirals, half of each family, and split them into two thirds for training and one third for testing.
 
     The scale comes from the training spirals alone, so test points may lie a little outside the unit square.
@@ -54,6 +53,8 @@ def make_spirals(n: int = 300, seed: int = 0) -> tuple[Spirals, Spirals]:
     Args:
         n: Number of spirals, at least 6.
         seed: Seed of a generator of its own; torch's global one is left alone.
+        spread: Standard deviation of a and b (around 0 and 0.3) from spiral to spiral; 0.02 is ContiFormer's. More
+            makes each spiral more of its own kind.
 
     Returns:
         Training and test spirals.
@@ -64,10 +65,11 @@ def make_spirals(n: int = 300, seed: int = 0) -> tuple[Spirals, Spirals]:
         (200, 100, (100, 50, 2))
     """
     whole("n", n, 6)
+    real("spread", spread, 0.0, 0.1)
     generator = torch.Generator().manual_seed(whole("seed", seed, 0))
     time = torch.linspace(0, END, POINTS, dtype=torch.float64)
     clockwise = torch.arange(n) % 2 == 0  # taking turns, so that both splits get half of each
-    clean = _curves(time, clockwise, generator)  # [n, 150, 2]
+    clean = _curves(time, clockwise, spread, generator)  # [n, 150, 2]
     noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
     seen = torch.rand(n, HALF, generator=generator).argsort(1)[:, :OBSERVED].sort(1).values  # [n, 50]
 
@@ -84,13 +86,13 @@ def make_spirals(n: int = 300, seed: int = 0) -> tuple[Spirals, Spirals]:
     return _rows(whole_set, slice(0, size)), _rows(whole_set, slice(size, n))
 
 
-def _curves(time: Tensor, clockwise: Tensor, generator: torch.Generator) -> Tensor:
+def _curves(time: Tensor, clockwise: Tensor, spread: float, generator: torch.Generator) -> Tensor:
     """Clean curves [n, 150, 2] in the plane, each with its own a and b.
 
     The clockwise family r = a + 50 b / z is walked backwards, from its wide outer end into its eye; its angle z
     starts at 1 where r would be infinite at 0.
     """
-    shape = torch.randn(2, len(clockwise), 1, generator=generator, dtype=time.dtype) * _SHAPE_SPREAD
+    shape = torch.randn(2, len(clockwise), 1, generator=generator, dtype=time.dtype) * spread
     a, b = shape[0], 0.3 + shape[1]  # [n, 1]
     turn = clockwise.unsqueeze(1)
     angle = torch.where(turn, time + 1, time)  # [n, 150]
