@@ -30,7 +30,7 @@ bench: setup  ## Time NAC beside torch.nn.MultiheadAttention, in one run.
 	$(BIN)/python -m nacre.bench
 
 docs: setup  ## Build the documentation into ./site/.
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## Remove everything that the targets above made.
 	rm -rf .venv site nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage

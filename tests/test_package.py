@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import subprocess
@@ -163,3 +164,28 @@ def test_links_in_the_documents_lead_somewhere():
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
             if not target.startswith("http"):
                 assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_measured_table_is_the_measurement():
+    measured = json.loads((ROOT / "results" / "torch-nac.json").read_text())
+    document = (ROOT / "docs" / "differences.md").read_text()
+    rows = {k: v for k, v in measured.items() if isinstance(v, dict) and k not in ("host", "versions")}
+    assert len(rows) == 8
+    for what, value in rows.items():
+        if "ratio" in value:
+            row = f"| speed of a forward pass | 1 | {value['ratio']:.1f} |"
+        else:
+            row = f"| {what} | {shown(value['torch-nac'])} | {shown(value['nacre'])} |"
+        assert row in document, row
+
+
+def shown(value):
+    return f"{value:.2g}" if isinstance(value, float) else str(value)
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_warnings(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "differences" / "index.html").exists()
