@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import nacre
 from nacre import pairs
+from reference.memory import LargestTensor
 
 MODES = ["exact", "euler", "steady"]
 
@@ -107,29 +107,14 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(layer(x), layer(x))
 
 
-class PeakOfPairs(TorchDispatchMode):
-    """Bytes of the largest single tensor made, of those that hold neuron states of pairs."""
-
-    def __init__(self):
-        super().__init__()
-        self.largest = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for x in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(x, torch.Tensor):
-                self.largest = max(self.largest, x.numel())
-        return out
-
-
 def test_no_tensor_of_all_pairs_times_neurons_is_made():
     layer = nacre.NAC(16, 2)
     length, neurons = 20_000, layer.backbone.wiring.num_neurons
     x = torch.randn(1, length, 16)
-    with torch.no_grad(), PeakOfPairs() as peak:
+    with torch.no_grad(), LargestTensor() as peak:
         layer(x)
     all_pairs = length * 8 * 2 * neurons
-    assert peak.largest <= max(2 * pairs._CHUNK_ELEMENTS, length * 8 * 16) < all_pairs / 2
+    assert peak.elements <= max(2 * pairs._CHUNK_ELEMENTS, length * 8 * 16) < all_pairs / 2
 
 
 def test_module_protocol():

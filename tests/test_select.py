@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nacre import select
 from nacre.functional import all_pairs, exact_topk, sqrt_topk
+from reference.memory import LargestTensor
 from reference.select import blocks_of, exact_keys, sqrt_keys
 
 LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
@@ -122,21 +122,6 @@ def test_chunks_change_nothing(monkeypatch, chunk):
                 parts = function(q, k, 5, causal=causal)
             assert torch.equal(whole[0], parts[0])
             assert torch.equal(whole[1], parts[1])
-
-
-class LargestTensor(TorchDispatchMode):
-    """Remembers the largest tensor that any operation returned."""
-
-    def __init__(self):
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for x in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(x, torch.Tensor):
-                self.elements = max(self.elements, x.numel())
-        return out
 
 
 @pytest.mark.parametrize("causal", [False, True])
