@@ -66,18 +66,37 @@ def test_parity_exact_selection_is_brute_force(seed, length, top_k, causal, padd
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_of_equal_scores_the_later_key_wins(dtype):
-    # Small integers are exact in every dtype, so ties are real; includes 0 * -1 = -0.0 against 0.0.
+    # Small integers are exact in every dtype, so ties are real.
     q = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
     k = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
     padding = torch.rand(2, 60) < 0.3
-    for causal in (False, True):
-        own = [None] if not causal else []
+    check(
+        exact_topk(q, k, 5, key_padding_mask=padding),
+        q,
+        k,
+        padding,
+        5,
+        lambda x, keys, pad, i: exact_keys(x, keys, pad, 5),
+    )
+    check(
+        exact_topk(q, k, 5, key_padding_mask=padding, causal=True),
+        q,
+        k,
+        padding,
+        5,
+        lambda x, keys, pad, i: exact_keys(x, keys, pad, 5, i),
+    )
 
-        def at(i, own=own):
-            return None if own else i
 
-        got = exact_topk(q, k, 5, key_padding_mask=padding, causal=causal)
-        check(got, q, k, padding, 5, lambda x, ks, pad, i, at=at: exact_keys(x, ks, pad, 5, at(i)))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_minus_zero_is_zero_and_infinities_are_in_order(dtype):
+    scores = torch.tensor([[0.0, -0.0, math.inf, -math.inf, -1e-45, 1.0, -2.0]], dtype=dtype)
+    for count, want in ((2, [2, 5]), (3, [1, 2, 5]), (4, [0, 1, 2, 5]), (6, [0, 1, 2, 4, 5, 6])):
+        columns, valid = select._best(scores, torch.ones_like(scores, dtype=torch.bool), count)
+        assert valid.all()
+        assert columns[0].tolist() == want
+    columns, valid = select._best(scores, torch.zeros_like(scores, dtype=torch.bool), 3)
+    assert not valid.any()
 
 
 def test_float32_and_float64_choose_the_same_blocks_and_keys():

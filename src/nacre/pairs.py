@@ -91,9 +91,9 @@ def attend_rows(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout
         t = time_gate(gate[..., 0], gate[..., 1], _elapsed(tokens, index, rows, config.time_scale, phi.dtype))
 
     logits = solve_logits(phi, omega, phi if t is None else t, config.mode, euler_steps=config.euler_steps)
-    # A finite floor instead of -inf: rows without a key stay finite, and all other rows get the same bits.
-    floor = torch.finfo(logits.dtype).min
-    weights = logits.masked_fill(~valid, floor).softmax(-1) * valid
+    # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them), and in all others it
+    # gives the same bits, a weight of exactly 0.
+    weights = logits.masked_fill(~valid, torch.finfo(logits.dtype).min).softmax(-1)
     mix = nn.functional.dropout(weights, dropout)
     if config.integrate and t is not None:
         mix = mix * t
