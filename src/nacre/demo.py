@@ -27,6 +27,7 @@ _BATCH = 32
 _TARGETS = 50  # target points drawn for each spiral of a batch
 _LEARNING_RATE = 1e-2
 _SPREAD = 0.08  # four times ContiFormer's, so that a spiral must be looked at to be continued
+# Spread, network, rate and steps were chosen on the test spirals of seed 0: judge by other seeds (`--seed`).
 _PARTS = {"interpolation": slice(0, HALF), "extrapolation": slice(HALF, POINTS)}
 
 
