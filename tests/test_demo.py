@@ -69,3 +69,8 @@ def test_a_failed_picture_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         demo_plot.save_figure(demo_plot.Figure(), tmp_path / "a.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_report_says_where_the_settings_come_from(capsys, tmp_path):
+    demo.run_demo(tmp_path, steps=1)
+    assert "chosen on the test spirals of seed 0" in " ".join(capsys.readouterr().out.split())
