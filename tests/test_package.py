@@ -28,7 +28,7 @@ LAYERS = [
     ["circuit"],
     ["sensory", "backbone", "timegate", "select", "dynamics"],
     ["config"],
-    ["inputs", "pairs", "trace", "io"],
+    ["inputs", "pairs", "trace", "io", "streaming"],
     ["attention", "functional"],
     ["models"],
     ["data"],
@@ -104,6 +104,7 @@ def test_public_names():
         "Wiring",
         "Trace",
         "ModelInfo",
+        "StreamState",
         "functional",
     }
     public |= {"save", "load", "create", "list_models", "model_info", "models"}

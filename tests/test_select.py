@@ -92,10 +92,10 @@ def test_of_equal_scores_the_later_key_wins(dtype):
 def test_minus_zero_is_zero_and_infinities_are_in_order(dtype):
     scores = torch.tensor([[0.0, -0.0, math.inf, -math.inf, -1e-45, 1.0, -2.0]], dtype=dtype)
     for count, want in ((2, [2, 5]), (3, [1, 2, 5]), (4, [0, 1, 2, 5]), (6, [0, 1, 2, 4, 5, 6])):
-        columns, valid = select._best(scores, torch.ones_like(scores, dtype=torch.bool), count)
+        columns, valid = select.best_columns(scores, torch.ones_like(scores, dtype=torch.bool), count)
         assert valid.all()
         assert columns[0].tolist() == want
-    columns, valid = select._best(scores, torch.zeros_like(scores, dtype=torch.bool), 3)
+    columns, valid = select.best_columns(scores, torch.zeros_like(scores, dtype=torch.bool), 3)
     assert not valid.any()
 
 

@@ -14,5 +14,6 @@ from nacre.models.registry import create as create
 from nacre.models.registry import list_models as list_models
 from nacre.models.registry import model_info as model_info
 from nacre.sensory import SensoryGate as SensoryGate
+from nacre.streaming import StreamState as StreamState
 from nacre.trace import Trace as Trace
 from nacre.wiring import Wiring as Wiring

@@ -69,12 +69,17 @@ def sequence(name: str, value: object, width: int, weight: Tensor) -> Tensor:
     tensor = require_tensor(name, value, last=width)
     if 0 in tensor.shape:
         raise ValueError(f"{name} must have at least one row and one step, got shape {tuple(tensor.shape)}")
-    if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+    same_dtype(name, tensor, weight)
+    return tensor
+
+
+def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
+    """Refuse a tensor that the layer's weights cannot multiply."""
+    if value.dtype != weight.dtype and not torch.is_autocast_enabled(value.device.type):
         raise TypeError(
-            f"{name} has dtype {tensor.dtype} but the layer's weights are {weight.dtype}; "
+            f"{name} has dtype {value.dtype} but the layer's weights are {weight.dtype}; "
             f"convert one of them, for example {name}.to({weight.dtype})"
         )
-    return tensor
 
 
 def padding_mask(name: str, value: object, shape: tuple[int, int]) -> Tensor:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from nacre import select
+from nacre import select, streaming
 from nacre.backbone import Backbone
 from nacre.config import NACConfig, RareOptions, Selection
 from nacre.inputs import prepare
 from nacre.io import saveable
-from nacre.pairs import Tokens, attend, attend_rows
+from nacre.pairs import Tokens, attend, attend_rows, elapsed_time, solve_pairs
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
 from nacre.trace import Trace, build_trace
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.backbone import WiredBackbone
+    from nacre.streaming import StreamState
 
 
 @saveable("NAC")
@@ -178,6 +179,67 @@ class NAC(nn.Module):
         y = y.masked_fill(empty.unsqueeze(-1), 0)
         return y if trace is None else (y, trace)
 
+    def init_state(self, batch_size: int, max_len: int = 4096, *, overflow: str = "error") -> StreamState:
+        """An empty memory with which a causal layer runs step by step.
+
+        Args:
+            batch_size: Number of streams B.
+            max_len: Steps that are remembered.
+            overflow: What happens after `max_len` steps: "error", or "slide" to forget the oldest block of keys.
+
+        Returns:
+            A state for `step`. Its blocks have the layer's `block_size`, or floor(sqrt(max_len)) keys.
+        """
+        return streaming.new_state(self.config, self._owner(), batch_size, max_len, overflow)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: StreamState, *, time: Tensor | None = None) -> tuple[Tensor, StreamState]:
+        """Go on by one step: what `forward` gives for the newest step of all so far, in O(sqrt(max_len)) time.
+
+        Equal to the causal forward with the state's block size. Without gradients: train with `forward`.
+
+        Args:
+            x: [B, d_input] newest input of each stream.
+            state: From `init_state` or the step before; its tensors are written to.
+            time: [B] time stamps, never decreasing; at every step or at none.
+
+        Returns:
+            Output [B, d_model] and the state for the next step.
+
+        Example:
+            >>> layer = NAC(d_model=64, num_heads=4, causal=True).eval()
+            >>> state = layer.init_state(batch_size=2, max_len=1000)
+            >>> y, state = layer.step(torch.randn(2, 64), state, time=torch.tensor([0.0, 0.3]))
+            >>> y.shape
+            torch.Size([2, 64])
+        """
+        config = self.config
+        streaming.check_step(config, self._owner(), x, state, time)
+        shape = (len(x), config.num_heads, config.d_head)
+        q, k, v = (gate(x).view(shape) for gate in (self.query_gate, self.key_gate, self.value_gate))
+        state = streaming.push(state, k, v, time)
+        place, valid = streaming.select(state, q, config)
+        q = q.transpose(0, 1)  # [H, B, D]
+        k, v = (streaming.take(ring, place).transpose(0, 1) for ring in (state.key, state.value))  # [H, B, K, D]
+        wired = self.backbone.wire()
+        query_drive, key_drive = wired.project(q, k.flatten(1, 2))
+        drive = query_drive.unsqueeze(2) + key_drive.view(*k.shape[:3], -1)
+        gate = elapsed = None
+        if self.time_gate is not None:
+            query_gate, key_gate = self.time_gate(q, k.flatten(1, 2))
+            gate = query_gate.unsqueeze(2) + key_gate.view(*k.shape[:3], 2)
+            if time is not None:
+                stamp = state.stamp.flatten(1).take_along_dim(place.flatten(1), 1).view(place.shape)  # [B, H, K]
+                elapsed = elapsed_time(time.double().view(-1, 1, 1), stamp, config, gate.dtype).transpose(0, 1)
+        dropout = config.dropout if self.training else 0.0
+        pairs = solve_pairs(drive, gate, elapsed, v, valid.transpose(0, 1), wired, config, dropout)
+        return self.out_proj(pairs.output.transpose(0, 1).flatten(1)), state
+
+    def _owner(self) -> Tensor:
+        """A few weights that the keys and values of a state depend on."""
+        gates = (self.key_gate, self.value_gate)
+        return torch.cat([gate.weights.input_weight.weight.detach().flatten()[:4] for gate in gates])
+
     def _heads(self, x: Tensor) -> Tensor:
         """[B, T, d_model] -> [B, H, T, D]."""
         return x.unflatten(-1, (self.config.num_heads, self.config.d_head)).transpose(1, 2)
@@ -204,6 +266,11 @@ class NAC(nn.Module):
         valid: Tensor,
     ) -> Tokens:
         batch, size = k.shape[:2]
+
+        def head_first(x: Tensor) -> Tensor:  # [B, H, T, K] -> [H, B * T, K]
+            # By way of T * K: torch.export fails on the direct way where K = T (all pairs).
+            return x.flatten(2).transpose(0, 1).reshape(x.shape[1], -1, x.shape[3])
+
         q, k, v = (self._heads(x).transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # [H, B * T, D]
         first = torch.arange(batch, device=index.device).view(-1, 1, 1, 1) * size  # first key row of a sequence
         query_drive, key_drive = wired.project(q, k)
@@ -217,8 +284,8 @@ class NAC(nn.Module):
             key_gate=key_gate,
             query_stamp=query_stamp,
             key_stamp=key_stamp,
-            index=(index + first).transpose(0, 1).flatten(1, 2),
-            valid=valid.transpose(0, 1).flatten(1, 2),
+            index=head_first(index + first),
+            valid=head_first(valid),
         )
 
     def to_config(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nacre._check import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
-from nacre.synapses import CircuitWeights
+from nacre.synapses import CircuitWeights, pick
 from nacre.wiring_build import DEFAULT_SETTLE_STEPS
 
 if TYPE_CHECKING:
@@ -80,6 +80,11 @@ class Backbone(nn.Module):
         self.once, self.stages = plan(feeds, synapses, self.outputs, self.settle_steps)
         fed = [n for stage in self.stages if stage.fed for n in stage.neurons]
         self.projected = tuple(dict.fromkeys((*self.once, *fed)))
+        self.pick_projected, self.pick_once = pick(self.projected), pick(self.once)
+        self.pick_stages = [pick(stage.neurons) for stage in self.stages]
+        columns = {n: i for i, n in enumerate(self.projected)}
+        # Where the neurons of a stage lie among the projected ones.
+        self.pick_fed = [pick([columns[n] for n in s.neurons]) if s.fed else None for s in self.stages]
         self.weights = CircuitWeights(
             feeds, synapses, live.neurons, len(self.outputs), heads=heads, bias=bias, device=device, dtype=dtype
         )
@@ -135,25 +140,22 @@ class WiredBackbone:
 
     def __init__(self, backbone: Backbone, weight: Tensor, bias: Tensor, recurrent: Tensor) -> None:
         self.backbone = backbone
-        self.input_weight = weight[..., list(backbone.projected)]  # [H, 2D, P], P = projected neurons
+        self.input_weight = weight[..., backbone.pick_projected]  # [H, 2D, P], P = projected neurons
         self.bias = bias  # [H, N]
-        columns = {n: i for i, n in enumerate(backbone.projected)}
-        # Per stage: where its neurons lie among the projected ones, and the blocks that lead to it.
-        self.columns: list[list[int]] = []
+        # Per stage, the blocks of synapses that lead to it.
         self.from_once: list[Tensor | None] = []
         self.from_before: list[Tensor | None] = []
-        before: tuple[int, ...] = ()
-        for stage in backbone.stages:
-            to = recurrent[..., list(stage.neurons)]
-            self.columns.append([columns[n] for n in stage.neurons] if stage.fed else [])
-            self.from_once.append(to[:, list(backbone.once)] if stage.from_once else None)
-            self.from_before.append(to[:, list(before)] if stage.from_before else None)
-            before = stage.neurons
+        before: slice | list[int] = []
+        for stage, neurons in zip(backbone.stages, backbone.pick_stages, strict=True):
+            to = recurrent[..., neurons]
+            self.from_once.append(to[:, backbone.pick_once] if stage.from_once else None)
+            self.from_before.append(to[:, before] if stage.from_before else None)
+            before = neurons
 
     def project(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """First synapses of the circuit, once per token: [H, R, D] and [H, S, D] -> [H, R, P] and [H, S, P]."""
         width = query.shape[-1]
-        bias = self.bias[:, list(self.backbone.projected)]
+        bias = self.bias[:, self.backbone.pick_projected]
         return query @ self.input_weight[:, :width] + bias[:, None], key @ self.input_weight[:, width:]
 
     def settle(self, drive: Tensor) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
@@ -175,7 +177,8 @@ class WiredBackbone:
         for i, stage in enumerate(backbone.stages):
             held = drives.get(stage.neurons)
             if held is None:
-                held = drive[..., self.columns[i]] if stage.fed else self.bias[:, None, list(stage.neurons)]
+                fed = backbone.pick_fed[i]
+                held = self.bias[:, None, backbone.pick_stages[i]] if fed is None else drive[..., fed]
                 if (block := self.from_once[i]) is not None:
                     held = _send(x_once, block, held)
                     drives[stage.neurons] = held

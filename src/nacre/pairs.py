@@ -59,8 +59,13 @@ class Pairs:
 
 
 def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float) -> Tensor:
-    """Attended values [H, R, D], recomputed chunk by chunk in the backward pass so that memory stays flat."""
+    """Attended values [H, R, D], recomputed chunk by chunk in the backward pass so that memory stays flat.
+
+    A compiled or exported program takes all rows at once: a loop over chunks would tie it to one length.
+    """
     heads, rows, columns = tokens.index.shape
+    if torch.compiler.is_compiling():
+        return attend_rows(tokens, wired, config, dropout, slice(None)).output
     chunk = max(1, _CHUNK_ELEMENTS // (heads * columns * len(wired.backbone.projected)))
     if chunk >= rows:
         return attend_rows(tokens, wired, config, dropout, slice(0, rows)).output
@@ -77,18 +82,49 @@ def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: flo
 
 def attend_rows(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, rows: slice) -> Pairs:
     """The pair stage for some query rows."""
-    index, valid = tokens.index[:, rows], tokens.valid[:, rows]
-    heads, count, columns = index.shape
-    drive = tokens.query_drive[:, rows, None] + _rows(tokens.key_drive, index)  # [H, C, K, P]
+    index = tokens.index[:, rows]
+    gate = elapsed = None
+    if tokens.query_gate is not None and tokens.key_gate is not None:
+        gate = tokens.query_gate[:, rows, None] + _rows(tokens.key_gate, index)
+        if tokens.query_stamp is not None and tokens.key_stamp is not None:
+            elapsed = elapsed_time(tokens.query_stamp[rows, None], tokens.key_stamp[index], config, gate.dtype)
+    drive = tokens.query_drive[:, rows, None] + _rows(tokens.key_drive, index)
+    return solve_pairs(
+        drive, gate, elapsed, _rows(tokens.value, index), tokens.valid[:, rows], wired, config, dropout
+    )
+
+
+def solve_pairs(
+    drive: Tensor,
+    gate: Tensor | None,
+    elapsed: Tensor | None,
+    value: Tensor,
+    valid: Tensor,
+    wired: WiredBackbone,
+    config: NACConfig,
+    dropout: float,
+) -> Pairs:
+    """From what reaches each of C x K pairs to attended values.
+
+    Args:
+        drive: [H, C, K, P] first synapses of the circuit.
+        gate: [H, C, K, 2] (t_a, t_b), or None where the layer has no time gate.
+        elapsed: [H, C, K] from `elapsed_time`; None: 1.
+        value: [H, C, K, D] of the keys.
+        valid: [H, C, K] columns that hold a key.
+        wired: The circuit.
+        config: The layer's options.
+        dropout: Share of weights dropped.
+    """
+    heads, count, columns = valid.shape
     motor, states = wired.settle(drive.flatten(1, 2))
     motor = _wide(motor).view(heads, count, columns, 2)
     phi = PHI[config.phi](motor[..., 0])
     omega = nn.functional.softplus(motor[..., 1]) + config.omega_min
-
     t = None
-    if tokens.query_gate is not None and tokens.key_gate is not None:
-        gate = _wide(tokens.query_gate[:, rows, None] + _rows(tokens.key_gate, index))  # [H, C, K, 2]
-        t = time_gate(gate[..., 0], gate[..., 1], _elapsed(tokens, index, rows, config.time_scale, phi.dtype))
+    if gate is not None:
+        gate = _wide(gate)
+        t = time_gate(gate[..., 0], gate[..., 1], 1.0 if elapsed is None else elapsed)
 
     logits = solve_logits(phi, omega, phi if t is None else t, config.mode, euler_steps=config.euler_steps)
     # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them), and in all others it
@@ -97,9 +133,14 @@ def attend_rows(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout
     mix = nn.functional.dropout(weights, dropout)
     if config.integrate and t is not None:
         mix = mix * t
-    value = _rows(tokens.value, index)  # [H, C, K, D]
     output = (mix.to(value.dtype).unsqueeze(-2) @ value).squeeze(-2)
     return Pairs(output, phi, omega, t, logits, weights, states)
+
+
+def elapsed_time(query_stamp: Tensor, key_stamp: Tensor, config: NACConfig, dtype: torch.dtype) -> Tensor:
+    """|t_query - t_key| / time_scale, subtracted in float64 so that large stamps keep their differences."""
+    difference = (query_stamp - key_stamp).abs() / config.time_scale
+    return difference.to(torch.promote_types(dtype, torch.float32))
 
 
 def _rows(table: Tensor, index: Tensor) -> Tensor:
@@ -108,14 +149,6 @@ def _rows(table: Tensor, index: Tensor) -> Tensor:
     offset = torch.arange(heads, device=index.device) * size
     flat = (index + offset.view(-1, *[1] * (index.dim() - 1))).flatten()
     return table.reshape(-1, width).index_select(0, flat).view(*index.shape, width)
-
-
-def _elapsed(tokens: Tokens, index: Tensor, rows: slice, scale: float, dtype: torch.dtype) -> Tensor | float:
-    """|t_query - t_key| / scale, subtracted in float64 so that large stamps keep their differences."""
-    if tokens.query_stamp is None or tokens.key_stamp is None:
-        return 1.0
-    difference = tokens.query_stamp[rows, None] - tokens.key_stamp[index]  # [H, C, K]
-    return (difference.abs() / scale).to(dtype)
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -52,17 +52,10 @@ def sqrt_topk(
         torch.Size([1, 2, 50, 4])
     """
     padding = _check(q, k, top_k, key_padding_mask, causal)
-    size = k.shape[2]
-    block = math.isqrt(size) if block_size is None else min(whole("block_size", block_size, 1), size)
-    blocks = _cut(k, padding, block, causal)
-    wanted = min(math.ceil(top_k / block), len(blocks.positions))
-    candidates = (wanted + causal) * blocks.positions.shape[1]
-    chunk = max(1, _CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * candidates * q.shape[3]))
-    parts = [
-        _blocks_topk(q[:, :, i : i + chunk], k, blocks, wanted, top_k, i if causal else None)
-        for i in range(0, q.shape[2], chunk)
-    ]
-    return torch.cat([p[0] for p in parts], 2), torch.cat([p[1] for p in parts], 2)
+    if block_size is not None:
+        whole("block_size", block_size, 1)
+    search = _sqrt_op if torch.compiler.is_compiling() else _sqrt_search
+    return search(q, k, padding, top_k, causal, block_size)
 
 
 @torch.no_grad()
@@ -79,6 +72,42 @@ def exact_topk(
     Args and result as for `sqrt_topk`.
     """
     padding = _check(q, k, top_k, key_padding_mask, causal)
+    search = _exact_op if torch.compiler.is_compiling() else _exact_search
+    return search(q, k, padding, top_k, causal)
+
+
+@torch.no_grad()
+def all_pairs(
+    q: Tensor, k: Tensor, *, key_padding_mask: Tensor | None = None, causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Every key for every query: K = S columns."""
+    padding = _check(q, k, 1, key_padding_mask, causal)
+    shape = (*q.shape[:3], k.shape[2])
+    position = torch.arange(k.shape[2], device=k.device)
+    valid = ~padding[:, None, None]
+    if causal:
+        valid = valid & (position <= position[:, None])
+    valid = valid.expand(shape).contiguous()  # export cannot follow the strides of an expanded view
+    return position.where(valid, 0), valid
+
+
+def _sqrt_search(
+    q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
+) -> tuple[Tensor, Tensor]:
+    size = k.shape[2]
+    block = math.isqrt(size) if block_size is None else min(block_size, size)
+    blocks = _cut(k, padding, block, causal)
+    wanted = min(math.ceil(top_k / block), len(blocks.positions))
+    candidates = (wanted + causal) * blocks.positions.shape[1]
+    chunk = max(1, _CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * candidates * q.shape[3]))
+    parts = [
+        _blocks_topk(q[:, :, i : i + chunk], k, blocks, wanted, top_k, i if causal else None)
+        for i in range(0, q.shape[2], chunk)
+    ]
+    return torch.cat([p[0] for p in parts], 2), torch.cat([p[1] for p in parts], 2)
+
+
+def _exact_search(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
     size = k.shape[2]
     position = torch.arange(size, device=k.device)
     chunk = max(1, _CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * size))
@@ -90,25 +119,35 @@ def exact_topk(
             row = torch.arange(start, start + part.shape[2], device=k.device)
             usable = usable & (position <= row[:, None])
         usable = usable.expand(*part.shape[:3], size)
-        chosen = _best(part @ k.transpose(-1, -2), usable, top_k)
+        chosen = best_columns(part @ k.transpose(-1, -2), usable, top_k)
         index.append(chosen[0])
         valid.append(chosen[1])
     return torch.cat(index, 2), torch.cat(valid, 2)
 
 
-@torch.no_grad()
-def all_pairs(
-    q: Tensor, k: Tensor, *, key_padding_mask: Tensor | None = None, causal: bool = False
+# Block and chunk sizes depend on the length in a way that no symbolic shape can follow, so a compiled or exported
+# program calls the search as one opaque operator, of which only the shape of the result is known beforehand.
+_sqrt_op = torch.library.custom_op(
+    "nacre::sqrt_topk",
+    _sqrt_search,
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal, int? block_size) -> (Tensor, Tensor)",
+)
+_exact_op = torch.library.custom_op(
+    "nacre::exact_topk",
+    _exact_search,
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal) -> (Tensor, Tensor)",
+)
+
+
+@_sqrt_op.register_fake
+@_exact_op.register_fake
+def _result_shape(
+    q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Every key for every query: K = S columns, as expanded views where possible."""
-    padding = _check(q, k, 1, key_padding_mask, causal)
-    shape = (*q.shape[:3], k.shape[2])
-    position = torch.arange(k.shape[2], device=k.device)
-    valid = ~padding[:, None, None]
-    if causal:
-        valid = valid & (position <= position[:, None])
-    valid = valid.expand(shape)
-    return position.expand(shape).where(valid, 0), valid
+    shape = (*q.shape[:3], top_k)
+    return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
 
 
 def _check(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None, causal: bool) -> Tensor:
@@ -167,7 +206,7 @@ def _blocks_topk(
         row = torch.arange(causal_start, causal_start + length, device=q.device)[:, None]  # [C, 1]
         own = torch.div(row, blocks.size, rounding_mode="floor")
         candidate = candidate & (torch.arange(n, device=q.device) < own)
-    chosen, valid = _best(q @ blocks.centroids.transpose(-1, -2), candidate, wanted)  # [B, H, C, m]
+    chosen, valid = best_columns(q @ blocks.centroids.transpose(-1, -2), candidate, wanted)  # [B, H, C, m]
     if own is not None:
         chosen = torch.cat([chosen, own.expand(batch, heads, length, 1)], -1)
         valid = torch.cat([valid, torch.ones_like(valid[..., :1])], -1)
@@ -179,12 +218,12 @@ def _blocks_topk(
     series = torch.arange(batch * heads, device=q.device).view(batch, heads, 1, 1) * k.shape[2]
     keys = k.reshape(-1, width).index_select(0, (position + series).flatten())
     scores = (keys.view(*position.shape, width) * q.unsqueeze(3)).sum(-1)
-    best, valid = _best(scores, allowed, top_k)
+    best, valid = best_columns(scores, allowed, top_k)
     # Chosen blocks ascend, and a causal query's own block comes last: ascending columns, ascending positions.
     return position.gather(-1, best).where(valid, 0), valid
 
 
-def _best(scores: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def best_columns(scores: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Columns of the `count` largest allowed scores, ascending; of equal scores the later column wins.
 
     Returns:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nacre._check import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
-from nacre.synapses import CircuitWeights
+from nacre.synapses import CircuitWeights, pick
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,7 @@ class SensoryGate(nn.Module):
         self.wiring = wiring
         self.activation = activation
         self.outputs = wiring.group("sensory")
+        self._pick = pick(self.outputs)
         wiring.steps_to(self.outputs)
         live = wiring.liveness(self.outputs, steps=1)
         self.weights = CircuitWeights(
@@ -67,7 +68,7 @@ class SensoryGate(nn.Module):
 
     def forward(self, u: Tensor) -> Tensor:
         """[..., I] -> [..., number of sensory neurons]."""
-        weight, bias = (x[0, ..., list(self.outputs)] for x in self.weights.drive())
+        weight, bias = (x[0, ..., self._pick] for x in self.weights.drive())
         x = ACTIVATIONS[self.activation](nn.functional.linear(u, weight.T, bias))
         return self.weights.read(x.unsqueeze(0)).squeeze(0)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class MaskedParameter(nn.Module):
@@ -133,6 +137,12 @@ class CircuitWeights(nn.Module):
             self.output_scale.copy_(source.output_scale[head])
             if self.output_shift is not None and source.output_shift is not None:
                 self.output_shift.copy_(source.output_shift[head])
+
+
+def pick(neurons: Sequence[int]) -> slice | list[int]:
+    """How to index these neurons: as a slice, which copies nothing, where they lie side by side."""
+    ids = list(neurons)
+    return slice(ids[0], ids[-1] + 1) if ids and ids == list(range(ids[0], ids[-1] + 1)) else ids
 
 
 def _init_synapses(parameter: MaskedParameter, polarity: np.ndarray) -> None:

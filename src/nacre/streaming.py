@@ -1,0 +1,226 @@
+"""The memory of a causal layer that runs one step at a time."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nacre._check import choice, require_tensor, same_dtype, whole
+from nacre.config import Selection
+from nacre.select import best_columns
+
+if TYPE_CHECKING:
+    from nacre.config import NACConfig
+
+
+class Overflow(StrEnum):
+    """What happens when a stream gets longer than its memory."""
+
+    ERROR = "error"
+    """Refuse the step."""
+    SLIDE = "slide"
+    """Forget the oldest block of keys."""
+
+
+class StreamState(NamedTuple):
+    """What a causal layer remembers of its stream: plain tensors, made by `init_state`, updated by `step`.
+
+    Keys lie in a ring of n blocks of b keys, so a step costs O((n + b) d) however long the stream is. A step
+    writes into the tensors of the state it is given; `clone` first to go on from one state in two ways.
+
+    `state._asdict()` is a dict of tensors for `safetensors.torch.save_file` or `torch.save`, and
+    `StreamState(**tensors)` makes the state again.
+
+    Attributes:
+        key: [B, H, n, b, D].
+        value: [B, H, n, b, D].
+        stamp: [B, n, b] time stamps in float64; NaN where the step had none.
+        centroid: [B, H, n, D] mean key of each block.
+        length: [B] number of steps since the start or the last reset.
+        limit: [] largest length; 0 for a window that slides.
+        owner: A few of the layer's weights, to recognise a state of another layer.
+    """
+
+    key: Tensor
+    value: Tensor
+    stamp: Tensor
+    centroid: Tensor
+    length: Tensor
+    limit: Tensor
+    owner: Tensor
+
+    def reset(self, rows: Tensor | int | slice = slice(None)) -> StreamState:
+        """Forget the history of some rows (an index, or a bool mask [B]; default all), in place."""
+        self.length[rows] = 0
+        return self
+
+    def clone(self) -> StreamState:
+        """A copy that shares no memory."""
+        return StreamState(*(x.clone() for x in self))
+
+
+def new_state(config: NACConfig, owner: Tensor, batch_size: int, max_len: int, overflow: str) -> StreamState:
+    """An empty memory for `batch_size` streams."""
+    whole("batch_size", batch_size, 1)
+    whole("max_len", max_len, 1)
+    choice("overflow", overflow, Overflow)
+    _require_causal(config, "init_state")
+    block = min(config.block_size or math.isqrt(max_len), max_len)
+    ring = (math.ceil(max_len / block), block)
+    device, heads, width = owner.device, config.num_heads, config.d_head
+    keys = owner.new_zeros(batch_size, heads, *ring, width)
+    return StreamState(
+        key=keys,
+        value=torch.zeros_like(keys),
+        stamp=torch.full((batch_size, *ring), math.nan, dtype=torch.float64, device=device),
+        centroid=owner.new_zeros(batch_size, heads, ring[0], width),
+        length=torch.zeros(batch_size, dtype=torch.int64, device=device),
+        limit=torch.tensor(max_len if overflow == Overflow.ERROR else 0, device=device),
+        owner=owner.clone(),
+    )
+
+
+def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, time: Tensor | None) -> None:
+    """Refuse a step that does not fit the layer, the state or the stream so far."""
+    _require_causal(config, "step")
+    if not isinstance(state, StreamState):
+        raise TypeError(f"state must be a StreamState from init_state, got {type(state).__name__}")
+    same_dtype("x", require_tensor("x", x, last=config.width), owner)
+    batch = len(state.length)
+    if x.dim() != 2:
+        raise ValueError(
+            f"x must be one step of each stream, [batch, {config.width}], got shape {tuple(x.shape)}; "
+            "use forward for whole sequences"
+        )
+    if x.shape[0] != batch:
+        raise ValueError(
+            f"state is of {batch} streams but x has {x.shape[0]} rows; make one with init_state({x.shape[0]})"
+        )
+    heads, width = state.key.shape[1], state.key.shape[-1]
+    if (heads, width) != (config.num_heads, config.d_head):
+        raise ValueError(
+            f"state belongs to another layer: it holds {heads} heads of {width}, this layer has "
+            f"{config.num_heads} of {config.d_head}"
+        )
+    if time is not None and (not isinstance(time, Tensor) or time.dtype == torch.bool or time.is_complex()):
+        raise TypeError(f"time must be a tensor of real time stamps, got {getattr(time, 'dtype', type(time))}")
+    if time is not None and time.shape != (batch,):
+        raise ValueError(f"time must have shape ({batch},), one stamp for each stream, got {tuple(time.shape)}")
+    if not torch.compiler.is_compiling():  # what follows looks at values
+        _check_values(owner, state, time)
+
+
+def _require_causal(config: NACConfig, method: str) -> None:
+    if not config.causal:
+        raise ValueError(
+            f"{method} needs a causal layer, whose steps do not depend on later ones; make it with causal=True"
+        )
+
+
+def _check_values(owner: Tensor, state: StreamState, time: Tensor | None) -> None:
+    if not torch.equal(owner, state.owner):
+        raise ValueError(
+            "state belongs to another layer, or the weights have changed since init_state; its keys mean nothing "
+            "to this layer, so start with a new state"
+        )
+    limit = int(state.limit)
+    if limit and int(state.length.max()) >= limit:
+        row = int(state.length.argmax())
+        raise ValueError(
+            f"stream {row} already has max_len={limit} steps; use a larger max_len, reset the row, "
+            "or use init_state(..., overflow='slide') to forget the oldest steps"
+        )
+    if time is not None and not bool(time.isfinite().all()):
+        raise ValueError(f"time must be finite, got {time.tolist()}")
+    rows = torch.arange(len(state.length), device=state.length.device)
+    block, offset = _slot(state, (state.length - 1).clamp(min=0))
+    last, begun = state.stamp[rows, block, offset], state.length > 0
+    mixed = begun & (last.isnan() if time is not None else ~last.isnan())
+    if bool(mixed.any()):
+        row, now, before = int(mixed.int().argmax()), *(("", "out") if time is not None else ("out", ""))
+        raise ValueError(
+            f"stream {row} goes on with{now} time after steps with{before} time; give it at every step or at none"
+        )
+    if time is not None and bool((backwards := begun & (time.double() < last)).any()):
+        row = int(backwards.int().argmax())
+        raise ValueError(
+            f"time goes backwards in stream {row}: {time[row].item()} after {last[row].item()}; "
+            "steps must come in order (reset the row to begin a new stream)"
+        )
+
+
+def _slot(state: StreamState, position: Tensor) -> tuple[Tensor, Tensor]:
+    """Block of the ring and place in it of a position in the stream."""
+    blocks, size = state.stamp.shape[1:]
+    return torch.div(position, size, rounding_mode="floor") % blocks, position % size
+
+
+def push(state: StreamState, key: Tensor, value: Tensor, time: Tensor | None) -> StreamState:
+    """Remember one step: key and value [B, H, D], time [B]."""
+    rows = torch.arange(len(key), device=key.device)
+    block, offset = _slot(state, state.length)
+    state.key[rows, :, block, offset] = key.to(state.key.dtype)
+    state.value[rows, :, block, offset] = value.to(state.value.dtype)
+    state.stamp[rows, block, offset] = math.nan if time is None else time.double()
+    # From the keys themselves, not from a running sum: no drift, and the same rounding as in forward. The centroid
+    # counts from the next block on, when this one is full.
+    written = torch.arange(state.stamp.shape[2], device=key.device) <= offset[:, None]  # [B, b]
+    mean = state.key[rows, :, block].where(written[:, None, :, None], 0).sum(2) / (offset + 1)[:, None, None]
+    state.centroid[rows, :, block] = mean
+    return state._replace(length=state.length + 1)
+
+
+def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor, Tensor]:
+    """Keys that the newest step [B, H, D] attends to, the same as in the causal forward.
+
+    Returns:
+        Place in the ring (block * b + offset) and validity, both [B, H, K], in order of time.
+    """
+    blocks, size = state.stamp.shape[1:]
+    newest = (state.length - 1)[:, None]  # [B, 1] position in the stream
+    own = torch.div(newest, size, rounding_mode="floor")
+    first = (own - blocks + 1).clamp(min=0)  # oldest block that is still there
+    if config.top_k is not None and config.selection == Selection.SQRT:
+        position, allowed = _candidates(state, query, first, own, config.top_k)
+    else:
+        count = blocks * size
+        if config.top_k is None and not torch.compiler.is_compiling():
+            count = min(count, int(state.length.max()))  # no pairs with what is not there yet
+        position = (first * size + torch.arange(count, device=query.device))[:, None]  # [B, 1, count]
+        position = position.expand(-1, config.num_heads, -1)
+        allowed = torch.ones_like(position, dtype=torch.bool)
+    allowed = allowed & (position <= newest[:, None])
+    block, offset = _slot(state, position)
+    place = (block * size + offset).where(allowed, 0)
+    if config.top_k is None:
+        return place, allowed
+    scores = (take(state.key, place) * query.unsqueeze(2)).sum(-1)
+    best, valid = best_columns(scores, allowed, config.top_k)
+    return place.gather(-1, best).where(valid, 0), valid
+
+
+def _candidates(
+    state: StreamState, query: Tensor, first: Tensor, own: Tensor, top_k: int
+) -> tuple[Tensor, Tensor]:
+    """Positions [B, H, m] of the keys of the best earlier blocks and of the own one, and whether they count."""
+    blocks, size = state.stamp.shape[1:]
+    column = first + torch.arange(blocks, device=query.device)  # [B, n] blocks of the stream in order of time
+    slot = (column % blocks)[:, None].expand(-1, query.shape[1], -1)
+    scores = (state.centroid @ query.unsqueeze(-1)).squeeze(-1).gather(-1, slot)  # [B, H, n]
+    earlier = (column < own)[:, None].expand_as(scores)
+    chosen, valid = best_columns(scores, earlier, min(math.ceil(top_k / size), blocks))
+    chosen = torch.cat([chosen + first.unsqueeze(-1), own[:, None].expand(-1, query.shape[1], 1)], -1)
+    valid = torch.cat([valid, torch.ones_like(valid[..., :1])], -1)
+    position = chosen.unsqueeze(-1) * size + torch.arange(size, device=query.device)  # [B, H, m, b]
+    return position.flatten(2), valid.unsqueeze(-1).expand(position.shape).flatten(2)
+
+
+def take(ring: Tensor, place: Tensor) -> Tensor:
+    """Entries [B, H, K, D] of a ring [B, H, n, b, D] at places [B, H, K]."""
+    batch, heads, blocks, size, width = ring.shape
+    series = torch.arange(batch * heads, device=place.device).view(batch, heads, 1) * (blocks * size)
+    return ring.view(-1, width).index_select(0, (place + series).flatten()).view(*place.shape, width)

@@ -1,0 +1,315 @@
+"""Streaming: step by step equals the causal forward, in bounded time and memory, and bad steps are refused."""
+
+import itertools
+import time as clock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+import nacre
+from nacre.streaming import StreamState
+
+OPTIONS = [
+    {},
+    {"mode": "euler"},
+    {"mode": "steady"},
+    {"mode": "steady", "integrate": False},
+    {"selection": "exact"},
+    {"selection": "exact", "top_k": 3},
+    {"top_k": None},
+    {"top_k": 1},
+    {"top_k": 30},
+    {"top_k": 100},
+    {"share_backbone": True, "phi": "tanh"},
+    {"wiring": "random", "activation": "relu"},
+    {"d_input": 3, "bias": False, "time_scale": 7.0},
+]
+IDS = ["-".join(f"{k}={v}" for k, v in o.items()) or "default" for o in OPTIONS]
+
+
+def causal(dtype=torch.float64, **options):
+    layer = nacre.NAC(8, 2, causal=True, backbone_units=12, **({"block_size": 5} | options))
+    return layer.to(dtype).eval()
+
+
+def data(layer, batch, length):
+    x = torch.randn(batch, length, layer.config.width, dtype=layer.out_proj.weight.dtype)
+    gaps = torch.rand(batch, length, dtype=torch.float64) * torch.randint(0, 3, (batch, length))  # some are 0
+    return x, gaps.cumsum(1) + 1.7e9
+
+
+def run(layer, state, x, time=None):
+    outputs = []
+    for i in range(x.shape[1]):
+        y, state = layer.step(x[:, i], state, time=None if time is None else time[:, i])
+        outputs.append(y)
+    return torch.stack(outputs, 1), state
+
+
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_step_equals_forward(options, timed):
+    layer = causal(**options)
+    x, time = data(layer, 3, 43)
+    time = time if timed else None
+    y, state = run(layer, layer.init_state(3, max_len=43), x, time)
+    torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-12)
+    assert state.length.tolist() == [43] * 3
+
+
+@pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
+def test_step_equals_forward_in_single_precision(mode):
+    layer = causal(torch.float32, mode=mode)
+    x, time = data(layer, 4, 100)
+    y, _ = run(layer, layer.init_state(4, max_len=128), x, time)
+    torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-5)
+
+
+def test_without_a_block_size_the_state_takes_the_root_of_its_length():
+    layer = causal(block_size=None)
+    x, time = data(layer, 2, 50)
+    state = layer.init_state(2, max_len=50)
+    assert state.key.shape == (2, 2, 8, 7, 4)  # ceil(50 / 7) blocks of 7
+    torch.testing.assert_close(run(layer, state, x, time)[0], layer(x, time=time), rtol=0, atol=1e-12)
+    blocks_of_64 = causal(block_size=64)
+    blocks_of_64.load_state_dict(layer.state_dict())
+    y, _ = run(layer, layer.init_state(2), x, time)  # 4096 = 64 * 64
+    torch.testing.assert_close(y, blocks_of_64(x, time=time), rtol=0, atol=1e-12)
+
+
+def test_equal_keys_are_told_apart_in_the_same_way():
+    layer = causal(top_k=4)
+    x, time = data(layer, 1, 60)
+    x = x[:, :1].expand(-1, 60, -1)  # a sensor that does not change: every score is a tie
+    y, _ = run(layer, layer.init_state(1, max_len=60), x, time)
+    torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-12)
+    slid, _ = run(layer, layer.init_state(1, max_len=20, overflow="slide"), x, time)
+    torch.testing.assert_close(slid, y, rtol=0, atol=1e-12)  # of equals the latest are taken
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 39), st.integers(0, 2)), max_size=8), st.sampled_from(OPTIONS))
+def test_rows_can_be_reset_at_any_time(resets, options):
+    layer = causal(**options)
+    x, time = data(layer, 3, 40)
+    state, outputs = layer.init_state(3, max_len=40), []
+    for i in range(40):
+        state.reset([row for at, row in resets if at == i])
+        y, state = layer.step(x[:, i], state, time=time[:, i])
+        outputs.append(y)
+    y = torch.stack(outputs, 1)
+    for row in range(3):
+        edges = sorted({0, 40, *(at for at, r in resets if r == row)})
+        for start, end in itertools.pairwise(edges):
+            part = layer(x[row : row + 1, start:end], time=time[row : row + 1, start:end])
+            torch.testing.assert_close(y[row : row + 1, start:end], part, rtol=0, atol=1e-12)
+
+
+def test_reset_takes_masks_and_forgets_poison():
+    layer = causal()
+    x, time = data(layer, 2, 10)
+    poisoned = x.clone()
+    poisoned[0] = torch.nan
+    _, state = run(layer, layer.init_state(2, max_len=20), poisoned, time)
+    state.reset(torch.tensor([True, False]))
+    assert state.length.tolist() == [0, 10]
+    y, state = run(layer, state, x, time + 100)
+    torch.testing.assert_close(y[:1], layer(x[:1], time=time[:1] + 100), rtol=0, atol=1e-12)
+    assert state.reset().length.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("options", [{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}], ids=str)
+def test_a_sliding_window_forgets_whole_blocks(options):
+    layer = causal(**options)
+    x, time = data(layer, 2, 48)
+    y, _ = run(layer, layer.init_state(2, max_len=18, overflow="slide"), x, time)  # 4 blocks of 5
+    for i in range(48):
+        start = max(0, i // 5 - 3) * 5  # its own block and three before
+        whole = layer(x[:, start : i + 1], time=time[:, start : i + 1])
+        torch.testing.assert_close(y[:, i], whole[:, -1], rtol=0, atol=1e-12)
+
+
+def test_the_window_slides_for_good():
+    layer = causal()
+    state = layer.init_state(1, max_len=10, overflow="slide")
+    _, state = run(layer, state, *data(layer, 1, 200))
+    assert state.length.item() == 200
+    assert state.key.shape == (1, 2, 2, 5, 4)
+
+
+def test_a_state_can_be_saved_and_copied(tmp_path):
+    layer = causal()
+    x, time = data(layer, 2, 30)
+    y, half = run(layer, layer.init_state(2, max_len=30), x[:, :15], time[:, :15])
+    save_file(half._asdict(), tmp_path / "state.safetensors")
+    branch = half.clone()
+    run(layer, half, -x[:, 15:], time[:, 15:])  # writes into the tensors of `half`
+    for state in (branch, StreamState(**load_file(tmp_path / "state.safetensors"))):
+        rest, _ = run(layer, state, x[:, 15:], time[:, 15:])
+        torch.testing.assert_close(torch.cat([y, rest], 1), layer(x, time=time), rtol=0, atol=1e-12)
+
+
+def test_a_state_survives_saving_its_layer(tmp_path):
+    layer = causal(torch.float32)
+    x, _ = data(layer, 1, 4)
+    _, state = run(layer, layer.init_state(1), x)
+    nacre.save(layer, tmp_path)
+    y, _ = nacre.load(tmp_path).eval().step(x[:, 0], state.clone())
+    assert torch.equal(y, layer.step(x[:, 0], state)[0])
+
+
+def test_steps_keep_no_graph_and_follow_the_dtype():
+    layer = nacre.NAC(8, 2, causal=True, dtype=torch.bfloat16)
+    y, state = layer.step(torch.randn(2, 8, dtype=torch.bfloat16), layer.init_state(2))
+    assert y.dtype == state.key.dtype == torch.bfloat16
+    assert not y.requires_grad
+
+
+def test_dropout_acts_in_training_only():
+    layer = causal(dropout=0.5)
+    x, _ = data(layer, 1, 12)
+    y, _ = run(layer, layer.init_state(1), x)
+    assert torch.equal(y, run(layer, layer.init_state(1), x)[0])
+    layer.train()
+    assert not torch.equal(y, run(layer, layer.init_state(1), x)[0])
+
+
+def filled(layer, length):
+    """A stream that is already `length` steps long."""
+    state = layer.init_state(1, max_len=length + 64)
+    for tensor in (state.key, state.value, state.centroid):
+        tensor.normal_()
+    return state._replace(length=state.length + length)
+
+
+@pytest.mark.slow
+def test_a_step_costs_little_more_after_a_long_history():
+    layer = nacre.NAC(64, 4, causal=True).eval()
+    x = torch.randn(1, 64)
+    seconds = {512: [], 8192: []}
+    for _ in range(30):  # taking turns, so that both meet the same noise
+        for length, times in seconds.items():
+            state = filled(layer, length)
+            start = clock.perf_counter()
+            for _ in range(3):
+                _, state = layer.step(x, state)
+            times.append(clock.perf_counter() - start)
+    assert min(seconds[8192]) <= 6 * min(seconds[512])
+
+
+def test_the_work_of_a_step_grows_like_the_root():
+    """Counted, not timed: elements that a step computes from a history of n keys."""
+    layer = causal(torch.float32, block_size=None)
+    x = torch.randn(1, 8)
+    sizes = {}
+    for length in (2**8, 2**12, 2**16):
+        state = layer.init_state(1, max_len=length)
+        state = state._replace(length=state.length + length - 1)
+        counter = Elements()
+        with counter:
+            layer.step(x, state)
+        sizes[length] = counter.total
+    assert sizes[2**16] < 20 * sizes[2**8]  # 256 times the keys
+    assert sizes[2**16] - sizes[2**12] < 5 * (sizes[2**12] - sizes[2**8])  # 4 times per factor of 16
+
+
+class Elements(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts elements of the results of all operators that compute or copy, without views and in-place writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor._base is None and not func._schema.is_mutable:
+                self.total += tensor.numel() * (not func.is_view)
+        return out
+
+
+class TestBadInput:
+    def test_a_layer_that_sees_the_future(self):
+        layer = nacre.NAC(8, 2)
+        with pytest.raises(ValueError, match="init_state needs a causal layer.*causal=True"):
+            layer.init_state(1)
+        with pytest.raises(ValueError, match="step needs a causal layer.*causal=True"):
+            layer.step(torch.randn(1, 8), causal().init_state(1))
+
+    def test_another_batch_size(self):
+        layer = causal()
+        with pytest.raises(ValueError, match=r"state is of 3 streams but x has 2 rows.*init_state\(2\)"):
+            layer.step(torch.randn(2, 8).double(), layer.init_state(3))
+
+    def test_time_going_backwards(self):
+        layer = causal()
+        x, _ = data(layer, 2, 2)
+        _, state = layer.step(x[:, 0], layer.init_state(2), time=torch.tensor([5.0, 6.0]))
+        with pytest.raises(ValueError, match=r"time goes backwards in stream 1: 5.5 after 6.0"):
+            layer.step(x[:, 1], state, time=torch.tensor([5.0, 5.5]))
+        y, _ = layer.step(x[:, 1], state, time=torch.tensor([5.0, 6.0]))  # at the same time is fine
+        assert y.isfinite().all()
+        layer.step(x[:, 1], state.reset(1), time=torch.tensor([5.0, 1.0]))  # and so is a new beginning
+
+    def test_overflow(self):
+        layer = causal()
+        x, _ = data(layer, 2, 8)
+        _, state = run(layer, layer.init_state(2, max_len=8), x)
+        with pytest.raises(ValueError, match=r"stream 0 already has max_len=8 steps.*overflow='slide'"):
+            layer.step(x[:, 0], state)
+        layer.step(x[:, 0], state.reset())
+
+    def test_a_state_of_another_layer(self):
+        state = causal().init_state(1)
+        with pytest.raises(ValueError, match="another layer, or the weights have changed"):
+            causal().step(torch.randn(1, 8).double(), state)
+        with pytest.raises(ValueError, match="another layer: it holds 2 heads of 4, this layer has 4 of 2"):
+            nacre.NAC(8, 4, causal=True).step(torch.randn(1, 8), state)
+
+    def test_time_at_some_steps_only(self):
+        layer = causal()
+        x, time = data(layer, 1, 2)
+        _, state = layer.step(x[:, 0], layer.init_state(1))
+        with pytest.raises(ValueError, match="goes on with time after steps without time"):
+            layer.step(x[:, 1], state, time=time[:, 1])
+        _, state = layer.step(x[:, 0], layer.init_state(1), time=time[:, 0])
+        with pytest.raises(ValueError, match="goes on without time after steps with time"):
+            layer.step(x[:, 1], state)
+
+    @pytest.mark.parametrize(
+        ("x", "time", "message"),
+        [
+            (torch.randn(1, 3, 8), None, r"one step of each stream, \[batch, 8\].*use forward"),
+            (torch.randn(1, 7), None, "x must have 8 numbers"),
+            (torch.randn(1, 8), torch.zeros(1, 1), r"time must have shape \(1,\)"),
+            (torch.randn(1, 8), torch.tensor([torch.nan]), "time must be finite"),
+        ],
+    )
+    def test_shapes_and_values(self, x, time, message):
+        layer = causal(torch.float32)
+        with pytest.raises(ValueError, match=message):
+            layer.step(x, layer.init_state(1), time=time)
+
+    def test_types(self):
+        layer = causal(torch.float32)
+        with pytest.raises(TypeError, match="state must be a StreamState from init_state, got dict"):
+            layer.step(torch.randn(1, 8), {})
+        with pytest.raises(TypeError, match="real time stamps"):
+            layer.step(torch.randn(1, 8), layer.init_state(1), time=1.0)
+        with pytest.raises(TypeError, match="x has dtype torch.float64"):
+            layer.step(torch.randn(1, 8).double(), layer.init_state(1))
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"batch_size": 0}, "batch_size must be at least 1"),
+            ({"batch_size": 1, "max_len": 0}, "max_len must be at least 1"),
+            ({"batch_size": 1, "overflow": "wrap"}, "overflow must be one of 'error', 'slide'"),
+        ],
+    )
+    def test_init_state(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            causal().init_state(**arguments)
