@@ -30,6 +30,7 @@ LAYERS = [
     ["config"],
     ["inputs", "pairs", "trace", "io", "streaming"],
     ["attention", "functional"],
+    ["certificate", "certify", "certify_neurons"],
     ["models"],
     ["data"],
     ["tasks"],
@@ -105,9 +106,10 @@ def test_public_names():
         "Trace",
         "ModelInfo",
         "StreamState",
+        "Certificate",
         "functional",
     }
-    public |= {"save", "load", "create", "list_models", "model_info", "models"}
+    public |= {"certify", "save", "load", "create", "list_models", "model_info", "models"}
     assert public <= names
     stray = {
         n for n in names - public if not hasattr(vars(nacre)[n], "__path__") and not is_module(vars(nacre)[n])

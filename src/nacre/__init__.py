@@ -5,6 +5,8 @@ from nacre import models as models
 from nacre._version import __version__ as __version__
 from nacre.attention import NAC as NAC
 from nacre.backbone import Backbone as Backbone
+from nacre.certificate import Certificate as Certificate
+from nacre.certify import certify as certify
 from nacre.circuit import NCPCell as NCPCell
 from nacre.config import NACConfig as NACConfig
 from nacre.io import load as load

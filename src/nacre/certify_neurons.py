@@ -1,0 +1,232 @@
+"""Which neurons of a layer do nothing, judged from what they did and from who hears them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nacre.attention import NAC
+    from nacre.sensory import SensoryGate
+    from nacre.trace import Trace
+
+Measures = dict[tuple[str, str], Tensor]
+"""(what, how to merge: "min", "max" or "sum") -> one number for each head, or for each head and neuron."""
+
+# Lower bound, upper bound and the width that counts as 100 %; elu is bent between -1 and 0 only.
+_BOUNDS = {
+    "tanh": (-1.0, 1.0, 2.0),
+    "softsign": (-1.0, 1.0, 2.0),
+    "sigmoid": (0.0, 1.0, 1.0),
+    "elu": (-1.0, math.inf, 1.0),
+}
+_NEAR = 0.01  # a state nearer to a bound than this share of the width is at the bound
+_USUALLY = 0.99  # share of the pairs at a bound from which a neuron counts as saturated
+_STILL = 1e-6  # states that differ by no more than this are the same
+
+_SENSORY = ("query", "key", "value")
+_BACKBONE = ("inter", "command", "motor")
+
+
+@dataclass(frozen=True)
+class NeuronFinding:
+    """One neuron, and what is wrong with it.
+
+    Attributes:
+        head: Its head.
+        group: "query", "key" or "value" (sensory neurons), "inter", "command" or "motor".
+        index: Its place in the head's part of the group: the last index of that field of a `Trace`.
+        wiring_index: Its number in the wiring of the sensory gate or of the backbone.
+        reason: What was seen, for people to read.
+    """
+
+    head: int
+    group: str
+    index: int
+    wiring_index: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Which neuron, and why."""
+        place = f"head {self.head} {self.group} neuron {self.index} (wiring index {self.wiring_index})"
+        return f"{place}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What the weights say of one group of neurons."""
+
+    name: str
+    ids: list[list[int]]  # [H][n] wiring indices
+    computed: list[bool]  # [n] False: left out of the layer, its state is not known
+    known: Tensor  # [H, n] whether the trace shows the state
+    heard: Tensor  # [H, n] whether any outgoing weight differs from 0
+    unheard: str  # what to say if not
+    unit: str  # what its states are counted in
+
+
+def measure_neurons(layer: NAC, trace: Trace, valid: Tensor, steps: Tensor) -> Measures:
+    """Extremes of every neuron's state, and how often it was at a bound of its activation.
+
+    Args:
+        layer: The layer that was traced.
+        trace: What it did.
+        valid: [B, H, T, K] pairs that count.
+        steps: [B, T] steps that count.
+    """
+    found: Measures = {}
+    for name in _SENSORY:
+        states, counted = _states_before_output(layer, name, getattr(trace, name)), steps[:, None]
+        found |= _measure(name, states, counted.expand(states.shape[:-1]), layer.config.activation)
+    for name in _BACKBONE:
+        found |= _measure(name, getattr(trace, name), valid, layer.config.activation)
+    return found
+
+
+def judge_neurons(layer: NAC, seen: Measures) -> tuple[tuple[NeuronFinding, ...], tuple[NeuronFinding, ...]]:
+    """Dead and saturated neurons, head by head, from the merged measures of all chunks."""
+    groups = list(_groups(layer))
+    dead: list[NeuronFinding] = []
+    saturated: list[NeuronFinding] = []
+    for head in range(layer.config.num_heads):
+        for group in groups:
+            for i, neuron in enumerate(group.ids[head]):
+                if not group.computed[i]:
+                    continue
+                for found, reason in (
+                    (dead, _why_dead(group, seen, head, i)),
+                    (saturated, _why_saturated(group, seen, head, i, layer.config.activation)),
+                ):
+                    if reason:
+                        found.append(NeuronFinding(head, group.name, i, neuron, reason))
+    return tuple(dead), tuple(saturated)
+
+
+def computed_neurons(layer: NAC) -> set[int]:
+    """Backbone neurons that exist in the layer; the others of the wiring reach no motor neuron."""
+    return set(layer.backbone.once).union(*(stage.neurons for stage in layer.backbone.stages))
+
+
+def _measure(name: str, states: Tensor, valid: Tensor, activation: str) -> Measures:
+    """Measures of states [B, H, T, n] or [B, H, T, K, n], over all but heads and neurons."""
+    over = tuple(d for d in range(valid.dim()) if d != 1)
+    on = valid.unsqueeze(-1)
+    found = {
+        (name, "min"): states.masked_fill(~on, math.inf).amin(over),
+        (name, "max"): states.masked_fill(~on, -math.inf).amax(over),
+        (f"{name} count", "sum"): valid.sum(over),
+    }
+    if activation in _BOUNDS:
+        low, high, width = _BOUNDS[activation]
+        found[f"{name} at low", "sum"] = ((states <= low + _NEAR * width) & on).sum(over)
+        found[f"{name} at high", "sum"] = ((states >= high - _NEAR * width) & on).sum(over)
+    return found
+
+
+def _states_before_output(layer: NAC, name: str, y: Tensor) -> Tensor:
+    """Undo the output map of a sensory gate: [B, H, T, D] -> states of the neurons themselves."""
+    scale, shift = _output_map(layer, name)
+    return (y - shift[:, None]) / scale.where(scale != 0, 1)[:, None]
+
+
+def _output_map(layer: NAC, name: str) -> tuple[Tensor, Tensor]:
+    """Scale and shift [H, D] of a sensory gate."""
+    weights = _gate(layer, name).weights
+    scale, shift = weights.output_scale, weights.output_shift
+    shift = torch.zeros_like(scale) if shift is None else shift
+    return scale.view(layer.config.num_heads, -1), shift.view(layer.config.num_heads, -1)
+
+
+def _gate(layer: NAC, name: str) -> SensoryGate:
+    return {"query": layer.query_gate, "key": layer.key_gate, "value": layer.value_gate}[name]
+
+
+def _groups(layer: NAC) -> Iterator[_Group]:
+    heads, width = layer.config.num_heads, layer.config.d_head
+    nothing = "nothing hears it: all its outgoing weights are 0"
+    selected = "all its outgoing weights are 0; only the selection of keys still looks at it"
+    for name in _SENSORY:
+        ids = _gate(layer, name).outputs
+        # A neuron that its own output map silences shows no state.
+        known = _output_map(layer, name)[0] != 0
+        heard = known & _heard_sensory(layer, name)
+        by_selection = name != "value" and layer.config.top_k is not None
+        yield _Group(
+            name=name,
+            ids=[list(ids[h * width : (h + 1) * width]) for h in range(heads)],
+            computed=[True] * width,
+            known=known.cpu(),
+            heard=heard.cpu(),
+            unheard=selected if by_selection else nothing,
+            unit="steps",
+        )
+    computed, heard = computed_neurons(layer), _heard_backbone(layer).cpu()
+    for name in _BACKBONE:
+        ids = list(layer.backbone.wiring.group(name))
+        yield _Group(
+            name=name,
+            ids=[ids] * heads,
+            computed=[i in computed for i in ids],
+            known=torch.ones_like(heard[:, ids]),
+            heard=heard[:, ids],
+            unheard=nothing,
+            unit="pairs",
+        )
+
+
+def _heard_sensory(layer: NAC, name: str) -> Tensor:
+    """[H, D] whether any weight behind the output map leads on."""
+    heads, width = layer.config.num_heads, layer.config.d_head
+    if name == "value":
+        return (layer.out_proj.weight != 0).any(0).view(heads, width)
+    rows = slice(0, width) if name == "query" else slice(width, None)
+    heard = (layer.backbone.weights.drive()[0][:, rows] != 0).any(
+        -1
+    )  # [H, D], or [1, D] if heads share one circuit
+    if layer.time_gate is not None:
+        heard = heard | (layer.time_gate.weight[:, rows] != 0).any(-1)
+    return heard.expand(heads, -1)
+
+
+def _heard_backbone(layer: NAC) -> Tensor:
+    """[H, N] whether any weight leads from a neuron to another one or out of the circuit."""
+    weights = layer.backbone.weights
+    synapses = weights.recurrent() != 0
+    synapses.diagonal(dim1=1, dim2=2).fill_(False)  # who hears only itself is not heard
+    heard = synapses.any(-1)
+    heard[:, list(layer.backbone.outputs)] |= weights.output_scale != 0
+    return heard.expand(layer.config.num_heads, -1)
+
+
+def _why_dead(group: _Group, seen: Measures, head: int, i: int) -> str:
+    low, high = (float(seen[group.name, how][head, i]) for how in ("min", "max"))
+    reasons = []
+    if not (math.isfinite(low) and math.isfinite(high)):
+        reasons.append("its state is NaN or infinite")
+    # A single state says nothing about change.
+    elif group.known[head, i] and high - low <= _STILL and seen[f"{group.name} count", "sum"][head] > 1:
+        reasons.append("its state never changes")
+    if not group.heard[head, i]:
+        reasons.append(group.unheard)
+    return "; ".join(reasons)
+
+
+def _why_saturated(group: _Group, seen: Measures, head: int, i: int, activation: str) -> str:
+    if activation not in _BOUNDS or not group.known[head, i]:
+        return ""
+    count = int(seen[f"{group.name} count", "sum"][head])
+    at_low, at_high = (int(seen[f"{group.name} at {end}", "sum"][head, i]) for end in ("low", "high"))
+    if at_low + at_high < _USUALLY * count:
+        return ""
+    low, high, _ = _BOUNDS[activation]
+    ends = [f"{bound:g}" for bound, times in ((low, at_low), (high, at_high)) if times]
+    share = f"{100 * (at_low + at_high) / count:.4g} %"
+    return (
+        f"its state is within 1 % of {' or '.join(ends)}, a bound of {activation}, in {share} of the {group.unit}"
+    )
