@@ -9,6 +9,7 @@ from nacre.certificate import Certificate as Certificate
 from nacre.certify import certify as certify
 from nacre.circuit import NCPCell as NCPCell
 from nacre.config import NACConfig as NACConfig
+from nacre.encoder import NACEncoder as NACEncoder
 from nacre.io import load as load
 from nacre.io import save as save
 from nacre.models.registry import ModelInfo as ModelInfo
