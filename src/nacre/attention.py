@@ -215,7 +215,7 @@ class NAC(nn.Module):
         """
         config = self.config
         streaming.check_step(config, self._owner(), x, state, time)
-        shape = (len(x), config.num_heads, config.d_head)
+        shape = (x.shape[0], config.num_heads, config.d_head)
         q, k, v = (gate(x).view(shape) for gate in (self.query_gate, self.key_gate, self.value_gate))
         state = streaming.push(state, k, v, time)
         place, valid = streaming.select(state, q, config)
@@ -229,7 +229,7 @@ class NAC(nn.Module):
             query_gate, key_gate = self.time_gate(q, k.flatten(1, 2))
             gate = query_gate.unsqueeze(2) + key_gate.view(*k.shape[:3], 2)
             if time is not None:
-                stamp = state.stamp.flatten(1).take_along_dim(place.flatten(1), 1).view(place.shape)  # [B, H, K]
+                stamp = state.stamp.flatten(1).gather(1, place.flatten(1)).view(place.shape)  # [B, H, K]
                 elapsed = elapsed_time(time.double().view(-1, 1, 1), stamp, config, gate.dtype).transpose(0, 1)
         dropout = config.dropout if self.training else 0.0
         pairs = solve_pairs(drive, gate, elapsed, v, valid.transpose(0, 1), wired, config, dropout)

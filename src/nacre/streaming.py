@@ -90,7 +90,7 @@ def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, 
     if not isinstance(state, StreamState):
         raise TypeError(f"state must be a StreamState from init_state, got {type(state).__name__}")
     same_dtype("x", require_tensor("x", x, last=config.width), owner)
-    batch = len(state.length)
+    batch = state.length.shape[0]
     if x.dim() != 2:
         raise ValueError(
             f"x must be one step of each stream, [batch, {config.width}], got shape {tuple(x.shape)}; "
@@ -136,7 +136,7 @@ def _check_values(owner: Tensor, state: StreamState, time: Tensor | None) -> Non
         )
     if time is not None and not bool(time.isfinite().all()):
         raise ValueError(f"time must be finite, got {time.tolist()}")
-    rows = torch.arange(len(state.length), device=state.length.device)
+    rows = torch.arange(state.length.shape[0], device=state.length.device)
     block, offset = _slot(state, (state.length - 1).clamp(min=0))
     last, begun = state.stamp[rows, block, offset], state.length > 0
     mixed = begun & (last.isnan() if time is not None else ~last.isnan())
@@ -161,7 +161,7 @@ def _slot(state: StreamState, position: Tensor) -> tuple[Tensor, Tensor]:
 
 def push(state: StreamState, key: Tensor, value: Tensor, time: Tensor | None) -> StreamState:
     """Remember one step: key and value [B, H, D], time [B]."""
-    rows = torch.arange(len(key), device=key.device)
+    rows = torch.arange(key.shape[0], device=key.device)
     block, offset = _slot(state, state.length)
     state.key[rows, :, block, offset] = key.to(state.key.dtype)
     state.value[rows, :, block, offset] = value.to(state.value.dtype)

@@ -1,0 +1,95 @@
+"""torch.compile: one graph for all lengths, and the same numbers."""
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import nacre
+
+LENGTHS = (3, 9, 16, 17, 30, 41, 64, 77, 90, 101)
+NETS = {
+    "causal": lambda: nacre.NAC(8, 2, causal=True, backbone_units=12),
+    "exact selection, Euler": lambda: nacre.NAC(8, 2, selection="exact", mode="euler", backbone_units=12),
+    "all pairs, steady": lambda: nacre.NAC(8, 2, top_k=None, mode="steady", backbone_units=12),
+    "random wiring": lambda: nacre.NAC(8, 2, wiring="random", backbone_units=12, phi="tanh"),
+    "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def inputs(length, batch=3):
+    x = torch.randn(batch, length, 8)
+    padding = torch.arange(length) >= torch.tensor([[length], [length - 1], [2]])
+    return x, torch.rand(batch, length).cumsum(1), padding
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETS)
+def test_ten_lengths_need_at_most_two_graphs(name):
+    net = NETS[name]().eval()
+    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="eager")
+    with torch.no_grad():
+        for length in LENGTHS:
+            x, time, padding = inputs(length)
+            y = compiled(x, time=time, key_padding_mask=padding)
+            torch.testing.assert_close(y, net(x, time=time, key_padding_mask=padding), rtol=1e-5, atol=1e-6)
+    assert 1 <= counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.slow
+def test_training_needs_at_most_two_graphs_and_has_the_same_gradients():
+    net = NETS["causal"]()
+    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
+    for length in LENGTHS:
+        x, time, padding = inputs(length)
+        x.requires_grad_()
+        pull = torch.randn(3, length, 8)
+        results = []
+        for call in (compiled, net):
+            y = call(x, time=time, key_padding_mask=padding)
+            results.append((y, *torch.autograd.grad((y * pull).sum(), [x, *net.parameters()])))
+        for ours, theirs in zip(*results, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert 1 <= counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, on its first compilation
+def test_the_default_backend_gives_the_same_numbers():
+    net = NETS["causal"]().eval()
+    compiled = torch.compile(net, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for length in LENGTHS:
+            x, time, padding = inputs(length)
+            y = compiled(x, time=time, key_padding_mask=padding)
+            torch.testing.assert_close(y, net(x, time=time, key_padding_mask=padding), rtol=1e-4, atol=1e-5)
+    assert 1 <= counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.slow
+def test_a_stream_needs_one_graph():
+    layer = NETS["causal"]().eval()
+    step = torch.compile(layer.step, fullgraph=True, dynamic=True, backend="eager")
+    x, time, _ = inputs(20)
+    state, twin = layer.init_state(3, max_len=25), layer.init_state(3, max_len=25)
+    for i in range(20):
+        y, state = step(x[:, i], state, time=time[:, i])
+        expected, twin = layer.step(x[:, i], twin, time=time[:, i])
+        torch.testing.assert_close(y, expected, rtol=0, atol=1e-6)
+    assert torch.equal(state.length, twin.length)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_the_operators_keep_torchs_rules():
+    q, padding = torch.randn(2, 2, 12, 4), torch.rand(2, 12) > 0.8
+    for causal in (False, True):
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, padding, 3, causal, None))
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, padding, 3, causal, 5))
+        torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, padding, 3, causal))
