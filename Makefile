@@ -12,7 +12,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group dev
 	touch $@
 
-demo: setup  ## Train NAC on irregular spirals and show what came out in ./nacre-demo/.
+demo: setup  ## Train NAC and two others on irregular spirals; the report is ./nacre-demo/report.html.
 	$(BIN)/nacre demo
 
 test: lint  ## Everything that CI checks.
@@ -30,7 +30,7 @@ bench: setup  ## Time NAC beside torch.nn.MultiheadAttention, in one run.
 	$(BIN)/python -m nacre.bench
 
 docs: setup  ## Build the documentation into ./site/.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove everything that the targets above made.
 	rm -rf .venv site nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage

@@ -141,20 +141,6 @@ def test_docstring_examples_exist():
     assert nacre.NAC.__doc__.count(">>>") >= 3
 
 
-def code_blocks():
-    found = []
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for i, code in enumerate(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)):
-            found.append(pytest.param(code, id=f"{path.relative_to(ROOT)}-{i}"))
-    return found
-
-
-@pytest.mark.parametrize("code", code_blocks())
-def test_code_in_the_documents_runs(code, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "document", "exec"), {})
-
-
 def test_make_targets_named_in_the_documents_exist():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {"setup", "demo", "test", "lint", "bench", "docs"} <= targets
@@ -185,11 +171,3 @@ def test_the_measured_table_is_the_measurement():
 
 def shown(value):
     return f"{value:.2g}" if isinstance(value, float) else str(value)
-
-
-@pytest.mark.slow
-def test_the_documentation_builds_without_warnings(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "differences" / "index.html").exists()
