@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import nacre
 from nacre import cli, commands
+from nacre.demo import SEEDS, SPREAD, STEPS
 
 
 def run(*args):
@@ -38,9 +40,11 @@ def test_models_lists_every_model_with_its_size():
 def test_demo_passes_its_options_on(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr("nacre.demo.run_demo", lambda *args: seen.append(args))
-    assert run("demo", "--out", str(tmp_path), "--steps", "7", "--seed", "3").exit_code == 0
-    assert seen == [(tmp_path, 7, 3)]
-    assert run("demo", "--steps", "0").exit_code == 2
+    assert run("demo", "--out", str(tmp_path), "--steps", "7", "--seed", "3", "--spread", "0.05").exit_code == 0
+    assert run("demo").exit_code == 0
+    assert seen == [(tmp_path, 7, 3, 0.05), (Path("nacre-demo"), STEPS, SEEDS[0], SPREAD)]
+    for option, bad in (("--steps", "0"), ("--seed", "100"), ("--seed", "0"), ("--spread", "-0.1")):
+        assert run("demo", option, bad).exit_code == 2
 
 
 def fail_with(monkeypatch, error):

@@ -1,10 +1,22 @@
 """The demo, with few steps."""
 
+import base64
+import io
+import json
+from html.parser import HTMLParser
+
+import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
-from nacre import demo, demo_plot
+from nacre import demo, demo_nets, demo_plot, demo_report
 from nacre.data.spirals import HALF, make_spirals
+from nacre.demo_nets import CORES, CfCCore, NACCore, SDPACore, SpiralNet
+
+FILES = ["report.html", "result.json", "spirals.png", "losses.png", "circuit.png", "trace.png"]
+CONTROLS = ["straight lines, then last point held", "average training spiral of its family"]
+every_core = pytest.mark.parametrize("name", CORES)
 
 
 @pytest.fixture(scope="module")
@@ -12,26 +24,162 @@ def result(tmp_path_factory):
     return demo.run_demo(tmp_path_factory.mktemp("demo") / "sub", steps=40)
 
 
-def test_it_draws_two_pictures(result):
-    assert [p.name for p in result.pictures] == ["spirals.png", "circuit.png"]
-    for picture in result.pictures:
+@pytest.fixture(scope="module")
+def page(result):
+    return Page(result.files[0].read_text())
+
+
+class Page(HTMLParser):
+    """Tags with attributes, text, and whether every tag is closed."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.source, self.tags, self.text, self.open = source, [], "", []
+        self.feed(source)
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def batch(n=3):
+    _, test = make_spirals(n=30)
+    return test.x[:n], test.time[:n], test.target_time[:n]
+
+
+def net_of(name):
+    return demo.build(name, seed=0)
+
+
+# --- the run ------------------------------------------------------------------------------------------------
+
+
+def test_it_writes_its_files_and_no_others(result):
+    assert [f.name for f in result.files] == FILES
+    assert sorted(f.name for f in result.files[0].parent.iterdir()) == sorted(FILES)
+    for picture in result.files[2:]:
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size > 10_000
-    assert len(list(result.pictures[0].parent.iterdir())) == 2
 
 
-def test_it_learns(result):
-    assert len(result.losses) == 40
-    assert sum(result.losses[-5:]) < 0.3 * sum(result.losses[:5])
-    held = result.errors["straight lines, then last point held"]
-    assert result.errors["NAC"]["extrapolation"] < held["extrapolation"]
+def test_every_model_learns(result):
+    assert list(result.models) == list(result.losses) == ["NAC", "SDPA", "CfC"]
+    for name, losses in result.losses.items():
+        assert len(losses) == 40
+        assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
+        assert result.models[name]["rmse"]["extrapolation"] < result.controls[CONTROLS[0]]["rmse"]["extrapolation"]
+
+
+def test_parameters_are_counted(result):
+    shared = {size["all"] - size["core"] for size in result.parameters.values()}
+    assert len(shared) == 1
+    core = {name: size["core"] for name, size in result.parameters.items()}
+    assert core["NAC"] == sum(p.numel() for p in NACCore().parameters())
+    assert abs(core["CfC"] / core["NAC"] - 1) < 0.05
+
+
+def test_result_json_equals_the_result(result):
+    stored = json.loads(result.files[1].read_text())
+    assert stored == result.to_dict()
+    assert stored["settings"] == {"seed": 1, "steps": 40, "spread": 0.02}
+    assert set(stored["versions"]) == {"nacre", "torch"}
+    assert list(stored["controls"]) == CONTROLS
+
+
+def measure(monkeypatch, seed, spread=0.02):
+    monkeypatch.setattr(demo, "_draw", lambda *_: {})
+    return demo.compare(Console(quiet=True), 2, seed, spread)[0]
+
+
+def test_it_is_deterministic_under_its_seed(monkeypatch):
+    first = measure(monkeypatch, 1)
+    assert measure(monkeypatch, 1) == first
+    assert measure(monkeypatch, 2).losses != first.losses
+    assert measure(monkeypatch, 1, spread=0.05).losses != first.losses
+
+
+def test_the_seed_is_that_of_data_weights_and_batches(monkeypatch):
+    seeds = []
+    data, build, train = demo.make_spirals, demo.build, demo._train
+    monkeypatch.setattr(demo, "make_spirals", lambda seed, spread: seeds.append(seed) or data(30, seed, spread))
+    monkeypatch.setattr(demo, "build", lambda name, seed: seeds.append(seed) or build(name, seed))
+    monkeypatch.setattr(demo, "_train", lambda *args: seeds.append(args[-1]) or train(*args))
+    measure(monkeypatch, 7)
+    assert seeds == [7] * (1 + 2 * len(CORES))
+
+
+def test_all_models_see_the_same_batches(monkeypatch):
+    train, _ = make_spirals()
+    seen = []
+    monkeypatch.setattr(SpiralNet, "forward", lambda self, *args: seen.append(args) or self.at.bias.sum())
+    nets = [net_of(name) for name in CORES]
+    for net in nets:
+        list(demo._train(net, train, 2, seed=5))
+    for other in (seen[2:4], seen[4:6]):
+        for ours, theirs in zip(seen[:2], other, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert not torch.equal(seen[0][0], seen[1][0])
+
+
+def test_bodies_start_from_the_same_weights():
+    nac, *others = (net_of(name) for name in CORES)
+    body = {k: v for k, v in nac.state_dict().items() if not k.startswith("core.")}
+    for other in others:
+        state = other.state_dict()
+        assert all(torch.equal(v, state[k]) for k, v in body.items())
+    assert not torch.equal(body["where.weight"], demo.build("NAC", 1).where.weight)
+
+
+@pytest.mark.parametrize("steps", [1, 9, 10, 11])
+def test_short_schedules(steps):
+    train, _ = make_spirals(n=12)
+    assert len(list(demo._train(net_of("SDPA"), train, steps, seed=0))) == steps
+
+
+def test_bad_settings(tmp_path):
+    with pytest.raises(ValueError, match="steps must be at least 1"):
+        demo.run_demo(tmp_path, steps=0)
+    for seed in (0, 100):  # these are what the settings were chosen on
+        with pytest.raises(ValueError, match=f"seed must be 1 to 99, got {seed}"):
+            demo.run_demo(tmp_path, seed=seed)
+    with pytest.raises(ValueError, match="spread must lie in"):
+        demo.run_demo(tmp_path, spread=0.2)
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        demo.run_demo(tmp_path / "file")
+
+
+def test_ctrl_c_leaves_no_file(tmp_path, monkeypatch):
+    def interrupted(*_args):
+        yield 1.0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        demo.run_demo(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- errors and controls ------------------------------------------------------------------------------------
 
 
 def test_the_errors_are_of_the_right_parts():
     target = torch.zeros(2, 150, 2)
     guess = target.clone()
-    guess[:, HALF:, 0] = 3.0
-    assert demo._errors(guess, target) == {"interpolation": 0.0, "extrapolation": 3.0}
+    guess[:, HALF:, 0], guess[:, HALF:, 1] = 3.0, -4.0
+    guess[0, :HALF] = 1.0
+    assert demo._errors(guess, target) == {
+        "rmse": {"interpolation": 1.0, "extrapolation": 5.0},
+        "mae": {"interpolation": 1.0, "extrapolation": 7.0},
+    }
 
 
 def test_straight_lines_interpolate_and_then_hold():
@@ -39,7 +187,7 @@ def test_straight_lines_interpolate_and_then_hold():
     control = demo._straight_lines(test)
     assert control.shape == test.target.shape
     torch.testing.assert_close(control[:, -1], test.x[:, -1].double(), check_dtype=False)
-    errors = demo._errors(control, test.target)
+    errors = demo._errors(control, test.target)["rmse"]
     assert errors["interpolation"] < 0.02 < errors["extrapolation"]
 
 
@@ -50,27 +198,172 @@ def test_the_family_average_knows_the_family_only():
     assert len(average.unique(dim=0)) == 2
 
 
-def test_it_is_deterministic_under_its_seed(tmp_path):
-    first, again = (demo.run_demo(tmp_path, steps=3, seed=1) for _ in range(2))
-    assert first == again
-    assert demo.run_demo(tmp_path, steps=3, seed=2).losses != first.losses
+# --- the report ---------------------------------------------------------------------------------------------
 
 
-def test_bad_steps(tmp_path):
-    with pytest.raises(ValueError, match="steps must be at least 1"):
-        demo.run_demo(tmp_path, steps=0)
+def test_the_report_stands_alone(page, result):
+    assert page.open == []
+    assert "http" not in page.source
+    assert "//" not in "".join(v or "" for tag, a in page.tags for v in a.values() if tag != "img")
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "a", "object"})
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert all(image["alt"] for image in images)
+    head = "data:image/png;base64,"
+    assert all(image["src"].startswith(head) for image in images)
+    stored = [base64.b64decode(image["src"].removeprefix(head)) for image in images]
+    assert stored == [f.read_bytes() for f in result.files[2:]]
 
 
-def test_a_failed_picture_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_the_report_holds_all_numbers(page, result):
+    rows = {**result.models, **result.controls}
+    assert list(rows) == ["NAC", "SDPA", "CfC", *CONTROLS]
+    for name, errors in rows.items():
+        assert name in page.text
+        for metric in ("rmse", "mae"):
+            for value in errors[metric].values():
+                assert f"{value:.4f}" in page.text
+    for size in result.parameters.values():
+        assert f"{size['all']:,} ({size['core']:,})" in page.text
+
+
+def test_the_report_says_what_it_is_about(page, result):
+    versions = f"nacre {result.versions['nacre']}, torch {result.versions['torch']}"
+    assert f"seed 1, steps 40, spread 0.02, {versions}" in page.text
+    assert "chosen on spirals of other seeds (0, and 100 and up), not on the spirals shown" in page.text
+
+
+def test_the_lowest_of_a_column_is_bold(page, result):
+    bold = page.source.split("<tbody>")[1].split("</tbody>")[0].count("<b>")
+    assert bold == 4
+    rows = {**result.models, **result.controls}.values()
+    assert f"<b>{min(r['mae']['extrapolation'] for r in rows):.4f}</b>" in page.source
+
+
+@pytest.mark.parametrize(("width", "has_mae"), [(80, False), (140, True)])
+def test_the_console_table_fits(result, width, has_mae):
+    screen = io.StringIO()
+    demo_report.print_table(result, Console(width=width, file=screen))
+    text = screen.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert ("MAE" in text) == has_mae
+    flat = " ".join(text.split())
+    assert "other seeds (0, and 100 and up), not on the spirals shown" in flat
+    assert "…" not in flat
+    for name, errors in result.models.items():
+        assert f"{name} " in flat
+        assert f"{errors['rmse']['extrapolation']:.4f}" in flat
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
     def full_disk(*_args):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(demo_plot.os, "replace", full_disk)
+    (tmp_path / "a.png").write_bytes(b"old")
+    monkeypatch.setattr(demo_report.os, "replace", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        demo_plot.save_figure(demo_plot.Figure(), tmp_path / "a.png")
-    assert list(tmp_path.iterdir()) == []
+        demo_report.write_whole(tmp_path / "a.png", b"new")
+    assert [f.read_bytes() for f in tmp_path.iterdir()] == [b"old"]
 
 
-def test_the_report_says_where_the_settings_come_from(capsys, tmp_path):
-    demo.run_demo(tmp_path, steps=1)
-    assert "chosen on the test spirals of seed 0" in " ".join(capsys.readouterr().out.split())
+# --- networks -----------------------------------------------------------------------------------------------
+
+
+@every_core
+def test_a_batch_equals_its_samples(name):
+    net, inputs = net_of(name), batch()
+    with torch.no_grad():
+        whole = net(*inputs)
+        assert whole.shape == (3, 150, 2)
+        for i in range(3):
+            torch.testing.assert_close(whole[i : i + 1], net(*(x[i : i + 1] for x in inputs)))
+
+
+@every_core
+def test_every_parameter_gets_a_gradient(name):
+    net = net_of(name)
+    net(*batch(8)).square().sum().backward()
+    still = [n for n, p in net.named_parameters() if p.grad is None or not p.grad.any()]
+    assert still == []
+
+
+def test_a_shift_of_time_changes_nothing_in_the_nac_core():
+    core, (_, time, asked) = NACCore(), batch()
+    seen, questions = torch.randn(3, 50, 16), torch.randn(3, 150, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(core.encode(seen, time + 64), core.encode(seen, time), atol=1e-5, rtol=1e-4)
+        here, there = (core.decode(questions, asked + s, seen, time + s) for s in (0, 64))
+        torch.testing.assert_close(here, there, atol=1e-5, rtol=1e-4)
+        assert not torch.allclose(here, core.decode(questions, asked + 3, seen, time), atol=1e-4)
+
+
+def test_the_sdpa_core_knows_time_only_from_its_inputs():
+    core, (_, time, asked) = SDPACore(), batch()
+    seen, questions = torch.randn(3, 50, 16), torch.randn(3, 150, 16)
+    assert torch.equal(core.encode(seen, time), core.encode(seen, 2 * time))
+    assert torch.equal(core.decode(questions, asked, seen, time), core.decode(questions, 2 * asked, seen, time))
+
+
+@every_core
+def test_who_looks_ahead(name):
+    """A change of the 20th observation: CfC alone does not notice it before that moment."""
+    net, (x, time, asked) = net_of(name), batch()
+    moved = x.clone()
+    moved[:, 20] += 0.3
+    earlier = asked < time[:, 20:21]
+    with torch.no_grad():
+        before, after = net(x, time, asked), net(moved, time, asked)
+    assert torch.equal(before[earlier], after[earlier]) == (name == "CfC")
+    at = asked == time[:, 20:21]
+    assert at.sum() == 3
+    assert (before[at] != after[at]).all()  # seen at the asked time itself counts
+
+
+def test_the_cfc_core_equals_a_loop_over_single_steps():
+    core, time, asked = CfCCore(), torch.tensor([[1.0, 2.5, 4.0]]), torch.tensor([[0.5, 1.0, 3.0, 9.0]])
+    seen, questions = torch.randn(1, 3, 16), torch.randn(1, 4, 16)
+    zero, end = torch.zeros(1, 16), demo_nets.END
+
+    def step(cell, x, state, elapsed):
+        return cell(x, state, torch.tensor([[elapsed / end]]))[0]
+
+    state, states = zero, []
+    for i, elapsed in enumerate([0.0, 1.5, 1.5]):
+        state = step(core.encoder, seen[:, i], state, elapsed)
+        states.append(state)
+    torch.testing.assert_close(core.encode(seen, time), torch.stack(states, 1))
+
+    starts = [(zero, 0.0), (seen[:, 0], 0.0), (seen[:, 1], 0.5), (seen[:, 2], 5.0)]
+    wanted = [step(core.decoder, questions[:, i], *start) for i, start in enumerate(starts)]
+    torch.testing.assert_close(core.decode(questions, asked, seen, time), torch.stack(wanted, 1))
+
+
+def test_elapsed_time_matters_to_the_cfc_core():
+    core, (_, time, asked) = CfCCore(), batch()
+    seen, questions = torch.randn(3, 50, 16), torch.randn(3, 150, 16)
+    assert not torch.allclose(core.encode(seen, time), core.encode(seen, 2 * time), atol=1e-4)
+    later = asked[:, HALF:]
+    here, there = (core.decode(questions[:, HALF:], later + s, seen, time) for s in (0, 3))
+    assert not torch.allclose(here, there, atol=1e-4)
+
+
+# --- the trace ----------------------------------------------------------------------------------------------
+
+
+def test_the_trace_is_summarised_by_attention_weight():
+    with torch.no_grad():
+        trace = net_of("NAC").trace(*batch(1))
+    neurons, gates = demo_plot.summarise(trace)
+    assert list(gates) == [r"$\phi$ (target)", r"$\omega$ (decay rate)", "t (internal time)"]
+    weights = trace.weights[0, 0, 70]
+    for values, gate in zip(gates.values(), (trace.phi, trace.omega, trace.t), strict=True):
+        assert values.shape == (150,)
+        assert values[70] == pytest.approx(float(weights @ gate[0, 0, 70]), rel=1e-5)
+    means = (trace.weights[0, 0, ..., None] * trace.command[0, 0]).sum(1).numpy()  # [150, n]
+    order = np.argsort(-means.std(0))[:3]
+    assert list(neurons) == [f"command {i}" for i in order]
+    np.testing.assert_allclose(np.stack(list(neurons.values()), 1), means[:, order], rtol=1e-5, atol=1e-6)
+
+
+def test_only_nac_has_a_trace():
+    with pytest.raises(TypeError, match="only a NACCore has a trace, got SDPACore"):
+        net_of("SDPA").trace(*batch(1))

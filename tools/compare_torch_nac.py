@@ -6,16 +6,13 @@ python tools/compare_torch_nac.py
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from provenance import provenance, write_result
 
 import nacre
 
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-ROOT = Path(__file__).parent.parent
 SEED = 0
 
 
@@ -130,15 +126,11 @@ def main() -> None:
     """Measure and write."""
     torch.manual_seed(SEED)
     x = torch.randn(2, 50, 64)
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    origin = provenance("python tools/compare_torch_nac.py")
+    origin["versions"]["torch-nac"] = "0.0.2"
     result = {
-        "command": "python tools/compare_torch_nac.py",
-        "commit": commit.strip(),
+        **origin,
         "seed": SEED,
-        "host": {"machine": platform.machine(), "threads": torch.get_num_threads()},
-        "versions": {"torch": torch.__version__, "torch-nac": "0.0.2", "nacre": nacre.__version__},
         "setting": "d_model 64, 4 heads, defaults, input [2, 50, 64] standard normal unless said otherwise",
         **gates(x),
         "share of parameters without gradient": {"torch-nac": idle(theirs(), x), "nacre": idle(ours(), x)},
@@ -150,11 +142,7 @@ def main() -> None:
         "keys of 50 that cannot be selected": unreachable(50),
         "seconds of a forward pass at [1, 1024, 64]": forward_ratio(1024),
     }
-    target = ROOT / "results" / "torch-nac.json"
-    temporary = target.with_suffix(".tmp")
-    temporary.write_text(json.dumps(result, indent=1) + "\n")
-    temporary.replace(target)
-    sys.stdout.write(target.read_text())
+    sys.stdout.write(write_result("torch-nac.json", result).read_text())
 
 
 if __name__ == "__main__":

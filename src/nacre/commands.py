@@ -32,14 +32,15 @@ def root(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to put the pictures.")] = Path("nacre-demo"),
-    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 600,
-    seed: Annotated[int, typer.Option(help="Seed of data and weights.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Where to put report and pictures.")] = Path("nacre-demo"),
+    steps: Annotated[int, typer.Option(help="Training steps of each model.", min=1)] = 600,
+    seed: Annotated[int, typer.Option(help="Seed of data and weights.", min=1, max=99)] = 1,
+    spread: Annotated[float, typer.Option(help="How much spirals differ.", min=0.0, max=0.1)] = 0.02,
 ) -> None:
-    """Train NAC on irregular spirals, print its errors and draw what it learned."""
+    """Train NAC, dot-product attention and CfC on irregular spirals, and write a report of what they learned."""
     from nacre.demo import run_demo
 
-    run_demo(out, steps, seed)
+    run_demo(out, steps, seed, spread)
 
 
 @app.command()

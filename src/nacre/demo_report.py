@@ -1,0 +1,173 @@
+"""What the demo tells: a table on the console, and a report that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from html import escape
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from nacre.demo import DemoResult
+
+_METRICS = ("rmse", "mae")
+_PARTS = ("interpolation", "extrapolation")
+_WIDE = 110  # columns of a console that has room for both metrics
+_CHOSEN = "Settings were chosen on spirals of other seeds (0, and 100 and up), not on the spirals shown."
+_MODELS = {
+    "NAC": "attention by a neuronal circuit; it knows how much time lies between two moments.",
+    "SDPA": "scaled dot-product attention; it knows time only from its inputs.",
+    "CfC": "a closed-form continuous-time recurrent network; it reads in order and answers from what was "
+    "seen up to the asked time, never from later observations: before the first one it can only guess.",
+}
+_PICTURES = {
+    "spirals.png": (
+        "Trajectories",
+        "The same six test spirals for each model. Blue: the half in which the dots were seen. "
+        "Red: the half of which nothing was seen.",
+    ),
+    "losses.png": ("Training", "All models saw the same batches in the same order."),
+    "circuit.png": ("The circuit", "NAC runs it for each pair of an asked time and an observation."),
+    "trace.png": (
+        "Inside the circuit",
+        "The first test spiral, in the first head of the layer that answers. Each value is the mean over the "
+        "attended observations by attention weight; the dashed line is the last observation.",
+    ),
+}
+_STYLE = """
+:root { color-scheme: light; }
+body { max-width: 60rem; margin: 0 auto; padding: 1rem; background: #fff; color: #222;
+  font: 1rem/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.25; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #ddd; text-align: right; font-weight: normal; }
+th { color: #555; }
+th[colspan] { text-align: center; }
+tbody th { color: inherit; text-align: left; min-width: 7rem; }
+.controls { color: #666; }
+figure { margin: 0; }
+img { width: 100%; min-width: 32rem; height: auto; display: block; }
+figcaption, footer, .note { color: #555; font-size: .9rem; }
+@media (max-width: 40rem) { table { font-size: .85rem; } th, td { padding: .3rem .4rem; } }
+footer { margin-top: 2rem; border-top: 1px solid #ddd; padding-top: .5rem; }
+"""
+
+
+def print_table(result: DemoResult, console: Console) -> None:
+    """Print the errors side by side."""
+    metrics = _METRICS if console.width >= _WIDE else _METRICS[:1]
+    table = Table(title="errors on 100 test spirals (the plane is 1 wide)", caption=_CHOSEN)
+    table.add_column("")
+    table.add_column("parameters", justify="right")
+    for metric in metrics:
+        for part in _PARTS:
+            table.add_column(f"{metric.upper()}\n{part}", justify="right")
+    for name, errors in {**result.models, **result.controls}.items():
+        size = f"{result.parameters[name]['all']:,}" if name in result.parameters else ""
+        table.add_row(name, size, *(f"{errors[m][part]:.4f}" for m in metrics for part in _PARTS))
+    console.print(table)
+
+
+def write_files(out: Path, result: DemoResult, pictures: dict[str, bytes]) -> tuple[Path, ...]:
+    """Write pictures, report and numbers.
+
+    Returns:
+        The files, the report first.
+    """
+    contents = {
+        "report.html": build_report(result, pictures).encode(),
+        "result.json": (json.dumps(result.to_dict(), indent=1) + "\n").encode(),
+        **pictures,
+    }
+    return tuple(write_whole(out / name, content) for name, content in contents.items())
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Write under a temporary name, then rename, so that no half-written file is ever left."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def build_report(result: DemoResult, pictures: dict[str, bytes]) -> str:
+    """An HTML page with everything in it.
+
+    Args:
+        result: What was measured.
+        pictures: PNG files by name.
+    """
+    figures = "\n".join(_figure(*_PICTURES[name], content) for name, content in pictures.items())
+    models = "\n".join(f"<li><b>{escape(name)}</b>: {escape(_MODELS[name])}</li>" for name in result.models)
+    named = [*result.settings.items(), *result.versions.items()]
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>nacre demo: irregular spirals</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>Completing spirals from irregular observations</h1>
+<p>Each spiral is seen at 50 irregular moments of its first half, with noise.
+A model must say where it was between those moments (interpolation), and where it goes in the half that nobody saw
+(extrapolation).</p>
+<h2>Errors</h2>
+{_table(result)}
+<p class="note">100 test spirals; the plane is 1 wide. RMSE: root mean squared distance. MAE: mean of |dx| + |dy|.
+Bold: lowest of its column. Controls have no network. {escape(_CHOSEN)}</p>
+<ul class="note">
+{models}
+</ul>
+<p class="note">Only the core differs: the rest of the network and its first weights, the batches, the steps and
+the learning rate are the same for all three.</p>
+{figures}
+<footer>{", ".join(f"{escape(name)} {escape(str(value))}" for name, value in named)}</footer>
+</body>
+</html>
+"""
+
+
+def _table(result: DemoResult) -> str:
+    rows = {**result.models, **result.controls}
+    columns = [(metric, part) for metric in _METRICS for part in _PARTS]
+    best = {c: min(errors[c[0]][c[1]] for errors in rows.values()) for c in columns}
+
+    def cell(value: float, lowest: float) -> str:
+        number = f"{value:.4f}"
+        return f"<td>{f'<b>{number}</b>' if value == lowest else number}</td>"
+
+    def row(name: str) -> str:
+        size = result.parameters.get(name)
+        count = "control" if size is None else f"{size['all']:,} ({size['core']:,})"
+        cells = "".join(cell(rows[name][c[0]][c[1]], best[c]) for c in columns)
+        kind = ' class="controls"' if size is None else ""
+        return f'<tr{kind}><th scope="row">{escape(name)}</th>{cells}<td>{count}</td></tr>'
+
+    parts = "".join(f'<th scope="col">{part}</th>' for _ in _METRICS for part in _PARTS)
+    metrics = "".join(f'<th scope="colgroup" colspan="{len(_PARTS)}">{m.upper()}</th>' for m in _METRICS)
+    head = f'<tr><th></th>{metrics}<th></th></tr>\n<tr><th></th>{parts}<th scope="col">parameters (core)</th></tr>'
+    body = "\n".join(row(name) for name in rows)
+    return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
+
+
+def _figure(title: str, caption: str, content: bytes) -> str:
+    source = base64.b64encode(content).decode()
+    return f"""<h2>{escape(title)}</h2>
+<figure>
+<div class="scroll"><img alt="{escape(caption)}" src="data:image/png;base64,{source}"></div>
+<figcaption>{escape(caption)}</figcaption>
+</figure>"""
