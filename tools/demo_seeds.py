@@ -7,9 +7,18 @@ import sys
 from provenance import provenance, write_result
 from rich.console import Console
 
-from nacre.demo import SPREAD, STEPS, compare
+from nacre.demo import SPREAD, STEPS, DemoResult, compare
 
 SEEDS = (1, 2, 3, 4, 5)
+PARTS = ("interpolation", "extrapolation")
+
+
+def errors(runs: list[DemoResult], metric: str) -> dict[str, dict[str, list[float]]]:
+    """By method, then by part: one number for each run."""
+    return {
+        name: {part: [{**run.models, **run.controls}[name][metric][part] for run in runs] for part in PARTS}
+        for name in (*runs[0].models, *runs[0].controls)
+    }
 
 
 def main() -> None:
@@ -21,13 +30,8 @@ def main() -> None:
         "setting": f"steps {STEPS}, spread {SPREAD}, errors on 100 test spirals after training on 200",
         "seeds": SEEDS,
         "parameters": runs[0].parameters,
-        "rmse": {
-            name: {
-                part: [{**run.models, **run.controls}[name]["rmse"][part] for run in runs]
-                for part in ("interpolation", "extrapolation")
-            }
-            for name in (*runs[0].models, *runs[0].controls)
-        },
+        "rmse": errors(runs, "rmse"),
+        "mae": errors(runs, "mae"),
     }
     sys.stdout.write(write_result("spirals-demo.json", result).read_text())
 
