@@ -45,7 +45,7 @@ def accuracy(net: Classifier, x: Tensor, time: Tensor | None, padding: Tensor, l
         return (net(x, time, padding).argmax(1) == label).float().mean().item()
 
 
-def train(use_time: bool, steps: int = 150) -> float:
+def train(use_time: bool, steps: int = 120) -> float:
     """Train on fresh sequences, and return the accuracy on 1,000 others."""
     torch.manual_seed(0)
     net = Classifier(nacre.NACConfig(d_model=16, num_heads=2, d_input=1), len(SPEEDS))

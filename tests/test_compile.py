@@ -30,16 +30,21 @@ def inputs(length, batch=3):
     return x, torch.rand(batch, length).cumsum(1), padding
 
 
+# The default backend is torch's compiler; "eager" only traces, which is where graphs are counted.
+CASES = [(name, "eager") for name in NETS] + [pytest.param("causal", "inductor", id="causal-compiled")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NETS)
-def test_ten_lengths_need_at_most_two_graphs(name):
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, on its first compilation
+@pytest.mark.parametrize(("name", "backend"), CASES)
+def test_ten_lengths_need_at_most_two_graphs(name, backend):
     net = NETS[name]().eval()
-    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="eager")
+    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend=backend)
     with torch.no_grad():
         for length in LENGTHS:
             x, time, padding = inputs(length)
             y = compiled(x, time=time, key_padding_mask=padding)
-            torch.testing.assert_close(y, net(x, time=time, key_padding_mask=padding), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(y, net(x, time=time, key_padding_mask=padding), rtol=1e-4, atol=1e-5)
     assert 1 <= counters["stats"]["unique_graphs"] <= 2
 
 
@@ -57,19 +62,6 @@ def test_training_needs_at_most_two_graphs_and_has_the_same_gradients():
             results.append((y, *torch.autograd.grad((y * pull).sum(), [x, *net.parameters()])))
         for ours, theirs in zip(*results, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert 1 <= counters["stats"]["unique_graphs"] <= 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, on its first compilation
-def test_the_default_backend_gives_the_same_numbers():
-    net = NETS["causal"]().eval()
-    compiled = torch.compile(net, fullgraph=True, dynamic=True)
-    with torch.no_grad():
-        for length in LENGTHS:
-            x, time, padding = inputs(length)
-            y = compiled(x, time=time, key_padding_mask=padding)
-            torch.testing.assert_close(y, net(x, time=time, key_padding_mask=padding), rtol=1e-4, atol=1e-5)
     assert 1 <= counters["stats"]["unique_graphs"] <= 2
 
 

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -259,7 +260,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError("No space left on device")
 
     (tmp_path / "a.png").write_bytes(b"old")
-    monkeypatch.setattr(demo_report.os, "replace", full_disk)
+    monkeypatch.setattr("nacre.io.os.replace", full_disk)
     with pytest.raises(OSError, match="No space left"):
         demo_report.write_whole(tmp_path / "a.png", b"new")
     assert [f.read_bytes() for f in tmp_path.iterdir()] == [b"old"]
@@ -367,3 +368,22 @@ def test_the_trace_is_summarised_by_attention_weight():
 def test_only_nac_has_a_trace():
     with pytest.raises(TypeError, match="only a NACCore has a trace, got SDPACore"):
         net_of("SDPA").trace(*batch(1))
+
+
+def test_the_tool_for_several_seeds_writes_every_error(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "tools"))
+    import demo_seeds
+
+    written = {}
+    monkeypatch.setattr(demo_seeds, "SEEDS", (1, 2))
+    monkeypatch.setattr(demo_seeds, "STEPS", 1)
+    monkeypatch.setattr(
+        demo_seeds, "write_result", lambda name, result: written.update({name: result}) or Path(__file__)
+    )
+    demo_seeds.main()
+    result = written["spirals-demo.json"]
+    assert {"command", "commit", "host", "versions"} <= set(result)
+    for metric in ("rmse", "mae"):
+        assert list(result[metric]) == [*CORES, *CONTROLS]
+        for errors in result[metric].values():
+            assert [len(errors[part]) for part in ("interpolation", "extrapolation")] == [2, 2]

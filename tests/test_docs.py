@@ -1,8 +1,10 @@
 """The documents: their code runs, their mathematics is readable, their links lead somewhere, nothing is loaded."""
 
 import importlib.util
+import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -66,6 +68,19 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
     for page in DOCS.rglob("*.md"):
         assert f": {page.relative_to(DOCS).as_posix()}\n" in navigation
+
+
+def test_the_table_of_the_demo_is_the_measurement():
+    measured = json.loads((ROOT / "results" / "spirals-demo.json").read_text())
+    page = (DOCS / "demo.md").read_text()
+    assert len(measured["rmse"]) == 5
+    for name in measured["rmse"]:
+        size = measured["parameters"].get(name)
+        cells = [f"{size['all']:,} ({size['core']:,})" if size else "control"]
+        for metric in ("rmse", "mae"):
+            for values in measured[metric][name].values():
+                cells.append(f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}")
+        assert f"| {name} | {' | '.join(cells)} |" in page
 
 
 # Mathematics
@@ -276,7 +291,8 @@ def test_the_api_page_has_every_public_name(site):
     anchors = Reader(site / "api" / "index.html").anchors
     for module in (nacre, nacre.functional):
         names = {n for n, v in vars(module).items() if not n.startswith("_") and callable(v)}
-        assert {f"{module.__name__}.{n}" for n in names} <= anchors
+        for name in names:  # certify is also the name of its module
+            assert {f"{module.__name__}.{name}", f"{module.__name__}.{name}.{name}"} & anchors, name
 
 
 @pytest.mark.slow

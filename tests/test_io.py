@@ -173,3 +173,9 @@ def test_the_header_says_where_it_comes_from(tmp_path):
     assert header["nacre"] == nacre.__version__
     assert header["format"] == io.FORMAT
     assert header["torch"] == torch.__version__
+
+
+def test_others_may_read_what_was_written(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    path = io.write_whole(tmp_path / "whole", b"")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -145,11 +145,11 @@ def test_a_state_can_be_saved_and_copied(tmp_path):
     x, time = data(layer, 2, 30)
     y, half = run(layer, layer.init_state(2, max_len=30), x[:, :15], time[:, :15])
     save_file(half._asdict(), tmp_path / "state.safetensors")
-    branch = half.clone()
-    run(layer, half, -x[:, 15:], time[:, 15:])  # writes into the tensors of `half`
-    for state in (branch, StreamState(**load_file(tmp_path / "state.safetensors"))):
-        rest, _ = run(layer, state, x[:, 15:], time[:, 15:])
-        torch.testing.assert_close(torch.cat([y, rest], 1), layer(x, time=time), rtol=0, atol=1e-12)
+    for copy in (half.clone(), StreamState(**load_file(tmp_path / "state.safetensors"))):
+        some, copy = run(layer, copy, x[:, 15:20], time[:, 15:20])
+        run(layer, half, -x[:, 15:], time[:, 15:])  # writes into the tensors of `half`, and of nothing else
+        rest, _ = run(layer, copy, x[:, 20:], time[:, 20:])
+        torch.testing.assert_close(torch.cat([y, some, rest], 1), layer(x, time=time), rtol=0, atol=1e-12)
 
 
 def test_a_state_survives_saving_its_layer(tmp_path):
@@ -159,6 +159,15 @@ def test_a_state_survives_saving_its_layer(tmp_path):
     nacre.save(layer, tmp_path)
     y, _ = nacre.load(tmp_path).eval().step(x[:, 0], state.clone())
     assert torch.equal(y, layer.step(x[:, 0], state)[0])
+
+
+def test_full_blocks_have_their_mean_key():
+    layer = causal()
+    x, _ = data(layer, 1, 12)
+    _, state = run(layer, layer.init_state(1, max_len=15), x)
+    keys = layer.key_gate(x)[0].unflatten(-1, (2, 4)).transpose(0, 1)  # [H, T, D]
+    expected = torch.stack([keys[:, :5].mean(1), keys[:, 5:10].mean(1)], 1)
+    torch.testing.assert_close(state.centroid[0, :, :2], expected)
 
 
 def test_steps_keep_no_graph_and_follow_the_dtype():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from html import escape
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+
+from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,17 +90,6 @@ def write_files(out: Path, result: DemoResult, pictures: dict[str, bytes]) -> tu
         **pictures,
     }
     return tuple(write_whole(out / name, content) for name, content in contents.items())
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write under a temporary name, then rename, so that no half-written file is ever left."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 def build_report(result: DemoResult, pictures: dict[str, bytes]) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
@@ -89,8 +89,8 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
         "sha256": digest,
         "config": model.to_config(),
     }
-    _write(directory / name, weights)
-    _write(directory / _HEADER, json.dumps(header, indent=1).encode())
+    write_whole(directory / name, weights)
+    write_whole(directory / _HEADER, json.dumps(header, indent=1).encode())
     for old in directory.iterdir():
         if _WEIGHTS.fullmatch(old.name) and old.name != name:
             old.unlink()
@@ -145,15 +145,17 @@ def _header(directory: Path) -> dict[str, Any]:
     return header
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write to a temporary name, then rename."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+def write_whole(path: Path, data: bytes) -> Path:
+    """Write to a temporary name, then rename, so that no half-written file is ever seen."""
+    temporary = path.with_name(
+        f".{path.name}-{secrets.token_hex(8)}"
+    )  # not mkstemp: only its owner could read that
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

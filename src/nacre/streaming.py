@@ -39,7 +39,7 @@ class StreamState(NamedTuple):
         key: [B, H, n, b, D].
         value: [B, H, n, b, D].
         stamp: [B, n, b] time stamps in float64; NaN where the step had none.
-        centroid: [B, H, n, D] mean key of each block.
+        centroid: [B, H, n, D] mean key of each full block.
         length: [B] number of steps since the start or the last reset.
         limit: [] largest length; 0 for a window that slides.
         owner: A few of the layer's weights, to recognise a state of another layer.
@@ -166,11 +166,8 @@ def push(state: StreamState, key: Tensor, value: Tensor, time: Tensor | None) ->
     state.key[rows, :, block, offset] = key.to(state.key.dtype)
     state.value[rows, :, block, offset] = value.to(state.value.dtype)
     state.stamp[rows, block, offset] = math.nan if time is None else time.double()
-    # From the keys themselves, not from a running sum: no drift, and the same rounding as in forward. The centroid
-    # counts from the next block on, when this one is full.
-    written = torch.arange(state.stamp.shape[2], device=key.device) <= offset[:, None]  # [B, b]
-    mean = state.key[rows, :, block].where(written[:, None, :, None], 0).sum(2) / (offset + 1)[:, None, None]
-    state.centroid[rows, :, block] = mean
+    # From the keys themselves, not from a running sum, so that nothing drifts. Used only once the block is full.
+    state.centroid[rows, :, block] = state.key[rows, :, block].mean(2)
     return state._replace(length=state.length + 1)
 
 
