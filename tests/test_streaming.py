@@ -186,9 +186,9 @@ def test_dropout_acts_in_training_only():
     assert not torch.equal(y, run(layer, layer.init_state(1), x)[0])
 
 
-def filled(layer, length):
-    """A stream that is already `length` steps long."""
-    state = layer.init_state(1, max_len=length + 64)
+def filled(layer, length, batch):
+    """Streams that are already `length` steps long."""
+    state = layer.init_state(batch, max_len=length + 64)
     for tensor in (state.key, state.value, state.centroid):
         tensor.normal_()
     return state._replace(length=state.length + length)
@@ -197,11 +197,14 @@ def filled(layer, length):
 @pytest.mark.slow
 def test_a_step_costs_little_more_after_a_long_history():
     layer = nacre.NAC(64, 4, causal=True).eval()
-    x = torch.randn(1, 64)
+    x = torch.randn(
+        16, 64
+    )  # enough streams to see the work beside the fixed costs: looking at every key would fail
+    states = {length: filled(layer, length, batch=16) for length in (512, 8192)}
     seconds = {512: [], 8192: []}
     for _ in range(30):  # taking turns, so that both meet the same noise
         for length, times in seconds.items():
-            state = filled(layer, length)
+            state = states[length]
             start = clock.perf_counter()
             for _ in range(3):
                 _, state = layer.step(x, state)
