@@ -6,18 +6,16 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from nacre import demo, demo_nets, demo_plot, demo_report
+from nacre import demo, demo_report
 from nacre.data.spirals import HALF, make_spirals
-from nacre.demo_nets import CORES, CfCCore, NACCore, SDPACore, SpiralNet
+from nacre.demo_nets import CORES, NACCore, SpiralNet
 
 FILES = ["report.html", "result.json", "spirals.png", "losses.png", "circuit.png", "trace.png"]
 CONTROLS = ["straight lines, then last point held", "average training spiral of its family"]
-every_core = pytest.mark.parametrize("name", CORES)
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +47,6 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
-
-
-def batch(n=3):
-    _, test = make_spirals(n=30)
-    return test.x[:n], test.time[:n], test.target_time[:n]
-
-
-def net_of(name):
-    return demo.build(name, seed=0)
 
 
 # --- the run ------------------------------------------------------------------------------------------------
@@ -121,7 +110,7 @@ def test_all_models_see_the_same_batches(monkeypatch):
     train, _ = make_spirals()
     seen = []
     monkeypatch.setattr(SpiralNet, "forward", lambda self, *args: seen.append(args) or self.at.bias.sum())
-    nets = [net_of(name) for name in CORES]
+    nets = [demo.build(name, seed=0) for name in CORES]
     for net in nets:
         list(demo._train(net, train, 2, seed=5))
     for other in (seen[2:4], seen[4:6]):
@@ -131,7 +120,7 @@ def test_all_models_see_the_same_batches(monkeypatch):
 
 
 def test_bodies_start_from_the_same_weights():
-    nac, *others = (net_of(name) for name in CORES)
+    nac, *others = (demo.build(name, seed=0) for name in CORES)
     body = {k: v for k, v in nac.state_dict().items() if not k.startswith("core.")}
     for other in others:
         state = other.state_dict()
@@ -142,7 +131,7 @@ def test_bodies_start_from_the_same_weights():
 @pytest.mark.parametrize("steps", [1, 9, 10, 11])
 def test_short_schedules(steps):
     train, _ = make_spirals(n=12)
-    assert len(list(demo._train(net_of("SDPA"), train, steps, seed=0))) == steps
+    assert len(list(demo._train(demo.build("SDPA", seed=0), train, steps, seed=0))) == steps
 
 
 def test_bad_settings(tmp_path):
@@ -264,110 +253,6 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         demo_report.write_whole(tmp_path / "a.png", b"new")
     assert [f.read_bytes() for f in tmp_path.iterdir()] == [b"old"]
-
-
-# --- networks -----------------------------------------------------------------------------------------------
-
-
-@every_core
-def test_a_batch_equals_its_samples(name):
-    net, inputs = net_of(name), batch()
-    with torch.no_grad():
-        whole = net(*inputs)
-        assert whole.shape == (3, 150, 2)
-        for i in range(3):
-            torch.testing.assert_close(whole[i : i + 1], net(*(x[i : i + 1] for x in inputs)))
-
-
-@every_core
-def test_every_parameter_gets_a_gradient(name):
-    net = net_of(name)
-    net(*batch(8)).square().sum().backward()
-    still = [n for n, p in net.named_parameters() if p.grad is None or not p.grad.any()]
-    assert still == []
-
-
-def test_a_shift_of_time_changes_nothing_in_the_nac_core():
-    core, (_, time, asked) = NACCore(), batch()
-    seen, questions = torch.randn(3, 50, 16), torch.randn(3, 150, 16)
-    with torch.no_grad():
-        torch.testing.assert_close(core.encode(seen, time + 64), core.encode(seen, time), atol=1e-5, rtol=1e-4)
-        here, there = (core.decode(questions, asked + s, seen, time + s) for s in (0, 64))
-        torch.testing.assert_close(here, there, atol=1e-5, rtol=1e-4)
-        assert not torch.allclose(here, core.decode(questions, asked + 3, seen, time), atol=1e-4)
-
-
-def test_the_sdpa_core_knows_time_only_from_its_inputs():
-    core, (_, time, asked) = SDPACore(), batch()
-    seen, questions = torch.randn(3, 50, 16), torch.randn(3, 150, 16)
-    assert torch.equal(core.encode(seen, time), core.encode(seen, 2 * time))
-    assert torch.equal(core.decode(questions, asked, seen, time), core.decode(questions, 2 * asked, seen, time))
-
-
-@every_core
-def test_who_looks_ahead(name):
-    """A change of the 20th observation: CfC alone does not notice it before that moment."""
-    net, (x, time, asked) = net_of(name), batch()
-    moved = x.clone()
-    moved[:, 20] += 0.3
-    earlier = asked < time[:, 20:21]
-    with torch.no_grad():
-        before, after = net(x, time, asked), net(moved, time, asked)
-    assert torch.equal(before[earlier], after[earlier]) == (name == "CfC")
-    at = asked == time[:, 20:21]
-    assert at.sum() == 3
-    assert (before[at] != after[at]).all()  # seen at the asked time itself counts
-
-
-def test_the_cfc_core_equals_a_loop_over_single_steps():
-    core, time, asked = CfCCore(), torch.tensor([[1.0, 2.5, 4.0]]), torch.tensor([[0.5, 1.0, 3.0, 9.0]])
-    seen, questions = torch.randn(1, 3, 16), torch.randn(1, 4, 16)
-    zero, end = torch.zeros(1, 16), demo_nets.END
-
-    def step(cell, x, state, elapsed):
-        return cell(x, state, torch.tensor([[elapsed / end]]))[0]
-
-    state, states = zero, []
-    for i, elapsed in enumerate([0.0, 1.5, 1.5]):
-        state = step(core.encoder, seen[:, i], state, elapsed)
-        states.append(state)
-    torch.testing.assert_close(core.encode(seen, time), torch.stack(states, 1))
-
-    starts = [(zero, 0.0), (seen[:, 0], 0.0), (seen[:, 1], 0.5), (seen[:, 2], 5.0)]
-    wanted = [step(core.decoder, questions[:, i], *start) for i, start in enumerate(starts)]
-    torch.testing.assert_close(core.decode(questions, asked, seen, time), torch.stack(wanted, 1))
-
-
-def test_elapsed_time_matters_to_the_cfc_core():
-    core, (_, time, asked) = CfCCore(), batch()
-    seen, questions = torch.randn(3, 50, 16), torch.randn(3, 150, 16)
-    assert not torch.allclose(core.encode(seen, time), core.encode(seen, 2 * time), atol=1e-4)
-    later = asked[:, HALF:]
-    here, there = (core.decode(questions[:, HALF:], later + s, seen, time) for s in (0, 3))
-    assert not torch.allclose(here, there, atol=1e-4)
-
-
-# --- the trace ----------------------------------------------------------------------------------------------
-
-
-def test_the_trace_is_summarised_by_attention_weight():
-    with torch.no_grad():
-        trace = net_of("NAC").trace(*batch(1))
-    neurons, gates = demo_plot.summarise(trace)
-    assert list(gates) == [r"$\phi$ (target)", r"$\omega$ (decay rate)", "t (internal time)"]
-    weights = trace.weights[0, 0, 70]
-    for values, gate in zip(gates.values(), (trace.phi, trace.omega, trace.t), strict=True):
-        assert values.shape == (150,)
-        assert values[70] == pytest.approx(float(weights @ gate[0, 0, 70]), rel=1e-5)
-    means = (trace.weights[0, 0, ..., None] * trace.command[0, 0]).sum(1).numpy()  # [150, n]
-    order = np.argsort(-means.std(0))[:3]
-    assert list(neurons) == [f"command {i}" for i in order]
-    np.testing.assert_allclose(np.stack(list(neurons.values()), 1), means[:, order], rtol=1e-5, atol=1e-6)
-
-
-def test_only_nac_has_a_trace():
-    with pytest.raises(TypeError, match="only a NACCore has a trace, got SDPACore"):
-        net_of("SDPA").trace(*batch(1))
 
 
 def test_the_tool_for_several_seeds_writes_every_error(monkeypatch):
