@@ -3,8 +3,21 @@
 import pytest
 import torch
 
+from nacre.native import library
+
 
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
     torch.set_num_threads(1)
+
+
+@pytest.fixture(params=["kernels", "torch"], scope="module")
+def either_path(request):
+    """Run a module's tests twice: by the compiled kernels, and by the PyTorch code that replaces them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(library, "runs", lambda *tensors: False)
+        else:
+            assert library.library() is not None
+        yield request.param

@@ -7,6 +7,8 @@ import torch
 import nacre
 from reference.nac import reference_nac
 
+pytestmark = pytest.mark.usefixtures("either_path")
+
 CASES = {
     "defaults": {},
     "euler": {"mode": "euler", "euler_steps": 3},

@@ -89,8 +89,8 @@ def test_a_stream_needs_one_graph():
 
 
 def test_the_operators_keep_torchs_rules():
-    q, padding = torch.randn(2, 2, 12, 4), torch.rand(2, 12) > 0.8
+    q, skip, padding = torch.randn(2, 2, 12, 4), torch.rand(2, 12) > 0.8, torch.rand(2, 12) > 0.8
     for causal in (False, True):
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, padding, 3, causal, None))
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, padding, 3, causal, 5))
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, None))
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, 5))
         torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, padding, 3, causal))

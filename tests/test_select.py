@@ -12,6 +12,8 @@ from nacre.functional import all_pairs, exact_topk, sqrt_topk
 from reference.memory import LargestTensor
 from reference.select import blocks_of, exact_keys, sqrt_keys
 
+pytestmark = pytest.mark.usefixtures("either_path")
+
 LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
 
 

@@ -13,7 +13,8 @@ from nacre.backbone import Backbone
 from nacre.config import NACConfig, RareOptions, Selection
 from nacre.inputs import prepare
 from nacre.io import saveable
-from nacre.pairs import Tokens, attend, attend_rows, elapsed_time, solve_pairs
+from nacre.packing import Packing
+from nacre.pairs import Tokens, attend, elapsed_time, mix, pair_gates, settle_rows, solve_gates
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
 from nacre.trace import Trace, build_trace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.backbone import WiredBackbone
+    from nacre.inputs import Inputs
     from nacre.streaming import StreamState
 
 
@@ -158,26 +160,33 @@ class NAC(nn.Module):
             [B, T, d_model]; zeros at padded queries and at queries without any valid key. With `return_trace`,
             a pair of that and the trace.
         """
-        config = self.config
-        inputs = prepare(config, self.out_proj.weight, query, key, value, time, key_time, key_padding_mask)
-        q, k, v = self.query_gate(inputs.query), self.key_gate(inputs.key), self.value_gate(inputs.value)
-        index, valid = self._select(self._heads(q), self._heads(k), inputs.key_padding)
+        inputs = prepare(self.config, self.out_proj.weight, query, key, value, time, key_time, key_padding_mask)
+        y = self._attend(inputs)
+        return (y, self._trace(inputs)) if return_trace else y
+
+    def _attend(self, inputs: Inputs) -> Tensor:
+        """Output [B, T, d_model], computed without padding."""
+        # A compiled program cannot have shapes that depend on data.
+        whole = torch.compiler.is_compiling()
+        queries = Packing.of(inputs.query, None if whole else inputs.query_padding)
+        keys = Packing.of(inputs.key, None if whole else inputs.key_padding)
         wired = self.backbone.wire()
-        tokens = self._tokens(wired, q, k, v, inputs.stamps, index, valid)
-        dropout = config.dropout if self.training else 0.0
-        trace = None
-        if return_trace:
-            pairs = attend_rows(tokens, wired, config, dropout, slice(None))
-            trace = build_trace(pairs, index, valid, [self._heads(x) for x in (q, k, v)], self.backbone.wiring)
-            heads = pairs.output
-        else:
-            heads = attend(tokens, wired, config, dropout)
-        y = self.out_proj(heads.transpose(0, 1).reshape(*query.shape[:2], config.d_model))
+        tokens, valid, *_ = self._tokens(wired, inputs, queries, keys)
+        heads = attend(tokens, wired, self.config, self.config.dropout if self.training else 0.0)
+        y = queries.unpack(self.out_proj(heads.flatten(1)))
         empty = ~valid.any(-1).any(1)  # [B, T] no key at all
         if inputs.query_padding is not None:
             empty = empty | inputs.query_padding
-        y = y.masked_fill(empty.unsqueeze(-1), 0)
-        return y if trace is None else (y, trace)
+        return y.masked_fill(empty.unsqueeze(-1), 0)
+
+    def _trace(self, inputs: Inputs) -> Trace:
+        """Every gate and neuron, those of padding too, before dropout."""
+        queries, keys = Packing.of(inputs.query), Packing.of(inputs.key)
+        wired = self.backbone.wire()
+        tokens, valid, index, qkv = self._tokens(wired, inputs, queries, keys)
+        motor, states = settle_rows(tokens, wired, slice(None))
+        gates = pair_gates(tokens, motor, self.config, slice(None))
+        return build_trace(gates, states, index, valid, qkv, self.backbone.wiring)
 
     def init_state(self, batch_size: int, max_len: int = 4096, *, overflow: str = "error") -> StreamState:
         """An empty memory with which a causal layer runs step by step.
@@ -219,21 +228,26 @@ class NAC(nn.Module):
         q, k, v = (gate(x).view(shape) for gate in (self.query_gate, self.key_gate, self.value_gate))
         state = streaming.push(state, k, v, time)
         place, valid = streaming.select(state, q, config)
-        q = q.transpose(0, 1)  # [H, B, D]
-        k, v = (streaming.take(ring, place).transpose(0, 1) for ring in (state.key, state.value))  # [H, B, K, D]
+        # The K keys and values of each stream lie one behind the other: [H, B * K, D].
+        q = q.transpose(0, 1)
+        k, v = (streaming.take(ring, place).transpose(0, 1).flatten(1, 2) for ring in (state.key, state.value))
+        index = torch.arange(k.shape[1], device=k.device).view(1, x.shape[0], -1).expand(k.shape[0], -1, -1)
         wired = self.backbone.wire()
-        query_drive, key_drive = wired.project(q, k.flatten(1, 2))
-        drive = query_drive.unsqueeze(2) + key_drive.view(*k.shape[:3], -1)
+        query_drive, key_drive = wired.project(q, k)
+        motor = wired.settle_selected(query_drive, key_drive, index)
+        if motor is None:
+            drive = query_drive.unsqueeze(2) + key_drive.view(*index.shape, -1)
+            motor = wired.settle(drive.flatten(1, 2))[0].view(*index.shape, 2).movedim(-1, 0)
         gate = elapsed = None
         if self.time_gate is not None:
-            query_gate, key_gate = self.time_gate(q, k.flatten(1, 2))
-            gate = query_gate.unsqueeze(2) + key_gate.view(*k.shape[:3], 2)
+            query_gate, key_gate = self.time_gate(q, k)
+            gate = query_gate.unsqueeze(-1) + key_gate.unflatten(2, index.shape[1:])
             if time is not None:
                 stamp = state.stamp.flatten(1).gather(1, place.flatten(1)).view(place.shape)  # [B, H, K]
                 elapsed = elapsed_time(time.double().view(-1, 1, 1), stamp, config, gate.dtype).transpose(0, 1)
-        dropout = config.dropout if self.training else 0.0
-        pairs = solve_pairs(drive, gate, elapsed, v, valid.transpose(0, 1), wired, config, dropout)
-        return self.out_proj(pairs.output.transpose(0, 1).flatten(1)), state
+        gates = solve_gates(motor, gate, elapsed, valid.transpose(0, 1), config)
+        heads = mix(gates, v.transpose(0, 1), index, config, config.dropout if self.training else 0.0)
+        return self.out_proj(heads.flatten(1)), state
 
     def _owner(self) -> Tensor:
         """A few weights that the keys and values of a state depend on."""
@@ -244,7 +258,9 @@ class NAC(nn.Module):
         """[B, T, d_model] -> [B, H, T, D]."""
         return x.unflatten(-1, (self.config.num_heads, self.config.d_head)).transpose(1, 2)
 
-    def _select(self, q: Tensor, k: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _select(
+        self, q: Tensor, k: Tensor, padding: Tensor | None, skip: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         config = self.config
         q, k = q.detach(), k.detach()
         if config.top_k is None:
@@ -252,31 +268,33 @@ class NAC(nn.Module):
         if config.selection == Selection.EXACT:
             return select.exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=config.causal)
         return select.sqrt_topk(
-            q, k, config.top_k, key_padding_mask=padding, causal=config.causal, block_size=config.block_size
+            q,
+            k,
+            config.top_k,
+            key_padding_mask=padding,
+            query_padding_mask=skip,
+            causal=config.causal,
+            block_size=config.block_size,
         )
 
     def _tokens(
-        self,
-        wired: WiredBackbone,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        stamps: tuple[Tensor, Tensor] | None,
-        index: Tensor,
-        valid: Tensor,
-    ) -> Tokens:
-        batch, size = k.shape[:2]
-
-        def head_first(x: Tensor) -> Tensor:  # [B, H, T, K] -> [H, B * T, K]
-            # By way of T * K: torch.export fails on the direct way where K = T (all pairs).
-            return x.flatten(2).transpose(0, 1).reshape(x.shape[1], -1, x.shape[3])
-
-        q, k, v = (self._heads(x).transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # [H, B * T, D]
-        first = torch.arange(batch, device=index.device).view(-1, 1, 1, 1) * size  # first key row of a sequence
+        self, wired: WiredBackbone, inputs: Inputs, queries: Packing, keys: Packing
+    ) -> tuple[Tokens, Tensor, Tensor, list[Tensor]]:
+        """What the pair stage needs, then valid and index [B, H, T, K], then q, k and v [B, H, T or S, D]."""
+        q = self.query_gate(queries.pack(inputs.query))
+        k, v = self.key_gate(keys.pack(inputs.key)), self.value_gate(keys.pack(inputs.value))
+        apart = [self._heads(p.unpack(x)) for p, x in ((queries, q), (keys, k), (keys, v))]
+        skip = None if queries.rows is None else inputs.query_padding
+        index, valid = self._select(apart[0], apart[1], inputs.key_padding, skip)
+        q, k, v = (x.unflatten(1, (self.config.num_heads, -1)) for x in (q, k, v))  # [N, H, D]
+        q, k = q.transpose(0, 1), k.transpose(0, 1)
         query_drive, key_drive = wired.project(q, k)
         query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)
-        query_stamp, key_stamp = (None, None) if stamps is None else (s.flatten() for s in stamps)
-        return Tokens(
+        query_stamp = key_stamp = None
+        if inputs.stamps is not None:
+            query_stamp, key_stamp = queries.pack(inputs.stamps[0]), keys.pack(inputs.stamps[1])
+        first = torch.arange(keys.batch, device=index.device).view(-1, 1, 1, 1) * keys.length  # of each sequence
+        tokens = Tokens(
             query_drive=query_drive,
             key_drive=key_drive,
             value=v,
@@ -284,9 +302,10 @@ class NAC(nn.Module):
             key_gate=key_gate,
             query_stamp=query_stamp,
             key_stamp=key_stamp,
-            index=head_first(index + first),
-            valid=head_first(valid),
+            index=keys.number(_head_first(index + first, queries)),
+            valid=_head_first(valid, queries),
         )
+        return tokens, valid, index, apart
 
     def to_config(self) -> dict[str, Any]:
         """Plain data from which `from_config` makes the same layer, without its weights."""
@@ -309,6 +328,13 @@ class NAC(nn.Module):
         """The options that matter most."""
         c = self.config
         return f"{c.d_model}, {c.num_heads}, top_k={c.top_k}, mode={c.mode!r}, sparsity={c.sparsity}"
+
+
+def _head_first(x: Tensor, queries: Packing) -> Tensor:
+    """[B, H, T, K] -> [H, N, K], the rows of the N queries that are kept."""
+    # By way of T * K: torch.export fails on the direct way where K = T (all pairs).
+    x = x.flatten(2).transpose(0, 1).reshape(x.shape[1], -1, x.shape[3])
+    return x if queries.rows is None else x.index_select(1, queries.rows)
 
 
 def _refuse_unknown(options: Mapping[str, object]) -> None:

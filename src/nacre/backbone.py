@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from nacre._check import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
+from nacre.native import library
+from nacre.native.settle import ACTIVATION_CODES, Circuit, SettleSelected
+from nacre.program import compile_rows
 from nacre.synapses import CircuitWeights, pick
 from nacre.wiring_build import DEFAULT_SETTLE_STEPS
 
@@ -85,6 +88,8 @@ class Backbone(nn.Module):
         columns = {n: i for i, n in enumerate(self.projected)}
         # Where the neurons of a stage lie among the projected ones.
         self.pick_fed = [pick([columns[n] for n in s.neurons]) if s.fed else None for s in self.stages]
+        program = compile_rows(synapses, self.projected, self.once, self.stages)
+        self.circuit = Circuit(program, len(self.outputs), len(self.projected), wiring.num_neurons, activation)
         self.weights = CircuitWeights(
             feeds, synapses, live.neurons, len(self.outputs), heads=heads, bias=bias, device=device, dtype=dtype
         )
@@ -95,7 +100,7 @@ class Backbone(nn.Module):
 
     def wire(self) -> WiredBackbone:
         """Lay out the weights of this moment for use on many pairs."""
-        return WiredBackbone(self, *self.weights.drive(), self.weights.recurrent())
+        return WiredBackbone(self, *self.weights.drive())
 
     def cell(self, head: int = 0) -> NCPCell:
         """The circuit of one head as a general cell, to step or settle by itself."""
@@ -136,27 +141,52 @@ def plan(
 
 
 class WiredBackbone:
-    """A backbone with its weights laid out as dense blocks; made by `Backbone.wire`."""
+    """A backbone with its weights laid out; made by `Backbone.wire`."""
 
-    def __init__(self, backbone: Backbone, weight: Tensor, bias: Tensor, recurrent: Tensor) -> None:
+    def __init__(self, backbone: Backbone, weight: Tensor, bias: Tensor) -> None:
         self.backbone = backbone
         self.input_weight = weight[..., backbone.pick_projected]  # [H, 2D, P], P = projected neurons
         self.bias = bias  # [H, N]
-        # Per stage, the blocks of synapses that lead to it.
-        self.from_once: list[Tensor | None] = []
-        self.from_before: list[Tensor | None] = []
+
+    def _blocks(self) -> list[tuple[Tensor | None, Tensor | None]]:
+        """Per stage, the synapses that lead to it as dense blocks: from neurons computed once, and from before."""
+        backbone, recurrent = self.backbone, self.backbone.weights.recurrent()
+        blocks = []
         before: slice | list[int] = []
         for stage, neurons in zip(backbone.stages, backbone.pick_stages, strict=True):
             to = recurrent[..., neurons]
-            self.from_once.append(to[:, backbone.pick_once] if stage.from_once else None)
-            self.from_before.append(to[:, before] if stage.from_before else None)
+            once = to[:, backbone.pick_once] if stage.from_once else None
+            blocks.append((once, to[:, before] if stage.from_before else None))
             before = neurons
+        return blocks
 
     def project(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """First synapses of the circuit, once per token: [H, R, D] and [H, S, D] -> [H, R, P] and [H, S, P]."""
         width = query.shape[-1]
         bias = self.bias[:, self.backbone.pick_projected]
         return query @ self.input_weight[:, :width] + bias[:, None], key @ self.input_weight[:, width:]
+
+    def settle_selected(self, query: Tensor, key: Tensor, index: Tensor) -> Tensor | None:
+        """Motor outputs of selected pairs by the compiled kernel, without a copy of what reaches each pair.
+
+        Args:
+            query: [H, R, P] from `project`.
+            key: [H, S, P].
+            index: [H, R, K] selected rows of key.
+
+        Returns:
+            [outputs, H, R, K] after the output map; None where the kernel cannot run.
+        """
+        backbone = self.backbone
+        weight = backbone.weights.recurrent_weight
+        if weight is None:
+            synapses = self.bias.new_zeros(len(self.bias), 0)
+        else:
+            synapses = weight.weight[:, torch.from_numpy(backbone.circuit.program.weight)]
+        if backbone.activation not in ACTIVATION_CODES or not library.runs(query, key, synapses, self.bias):
+            return None
+        motor = SettleSelected.apply(query, key, synapses, self.bias, index, backbone.circuit)
+        return backbone.weights.read(motor.flatten(2).movedim(0, -1)).movedim(-1, 0).view(motor.shape)
 
     def settle(self, drive: Tensor) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
         """Settle all pairs.
@@ -174,16 +204,15 @@ class WiredBackbone:
         states = {backbone.once: x_once}
         drives: dict[tuple[int, ...], Tensor] = {}
         x: Tensor | None = None
-        for i, stage in enumerate(backbone.stages):
+        for i, (stage, (from_once, from_before)) in enumerate(zip(backbone.stages, self._blocks(), strict=True)):
             held = drives.get(stage.neurons)
             if held is None:
                 fed = backbone.pick_fed[i]
                 held = self.bias[:, None, backbone.pick_stages[i]] if fed is None else drive[..., fed]
-                if (block := self.from_once[i]) is not None:
-                    held = _send(x_once, block, held)
+                if from_once is not None:
+                    held = _send(x_once, from_once, held)
                     drives[stage.neurons] = held
-            block = self.from_before[i]
-            x = act(held if block is None or x is None else _send(x, block, held))
+            x = act(held if from_before is None or x is None else _send(x, from_before, held))
             states[stage.neurons] = x
         assert x is not None  # the last stage is the motor neurons
         return backbone.weights.read(x), states

@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from nacre.config import Phi
 from nacre.dynamics import solve_logits, time_gate
+from nacre.native import library
+from nacre.native.mix import MixSelected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from nacre.backbone import WiredBackbone
     from nacre.config import NACConfig
 
-_CHUNK_ELEMENTS = 2**21  # neuron states of a chunk: 8 MB in float32
+_CHUNK_ELEMENTS = 2**21  # numbers of a chunk, 8 MB in float32: neuron states, or values and gates
+_SCALARS = 16  # gates, logits and weights of a pair, and what lies between
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     Phi.SIGMOID: torch.sigmoid,
@@ -35,106 +38,132 @@ class Tokens:
     """What the pair stage needs of each token, computed once."""
 
     query_drive: Tensor  # [H, R, P] first synapses of the circuit
-    key_drive: Tensor  # [H, B * S, P]
-    value: Tensor  # [H, B * S, D]
-    query_gate: Tensor | None  # [H, R, 2] share of (t_a, t_b)
-    key_gate: Tensor | None  # [H, B * S, 2]
+    key_drive: Tensor  # [H, S, P]
+    value: Tensor  # [S, H, D]
+    query_gate: Tensor | None  # [H, 2, R] share of t_a and of t_b
+    key_gate: Tensor | None  # [H, 2, S]
     query_stamp: Tensor | None  # [R] float64
-    key_stamp: Tensor | None  # [B * S] float64
+    key_stamp: Tensor | None  # [S] float64
     index: Tensor  # [H, R, K] row of each selected key
     valid: Tensor  # [H, R, K]
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """The pair stage's result for some queries."""
+class Gates:
+    """What each pair amounts to: all [H, R, K]."""
 
-    output: Tensor  # [H, R, D]
-    phi: Tensor  # [H, R, K], and so the next four
+    phi: Tensor
     omega: Tensor
     t: Tensor | None
     logits: Tensor
     weights: Tensor
-    states: dict[tuple[int, ...], Tensor]  # neuron ids -> [H, R * K or 1, ids]
 
 
 def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float) -> Tensor:
-    """Attended values [H, R, D], recomputed chunk by chunk in the backward pass so that memory stays flat.
+    """Attended values [R, H, D], in chunks of queries so that memory stays flat.
 
-    A compiled or exported program takes all rows at once: a loop over chunks would tie it to one length.
+    Where the compiled kernel runs, it settles the circuits of all pairs and keeps no neuron; otherwise each chunk
+    settles its own, and again in the backward pass. A compiled or exported program takes all rows at once: a loop
+    over chunks would tie it to one length.
     """
     heads, rows, columns = tokens.index.shape
     if torch.compiler.is_compiling():
-        return attend_rows(tokens, wired, config, dropout, slice(None)).output
-    chunk = max(1, _CHUNK_ELEMENTS // (heads * columns * len(wired.backbone.projected)))
-    if chunk >= rows:
-        return attend_rows(tokens, wired, config, dropout, slice(0, rows)).output
+        return _attend_rows(tokens, None, wired, config, dropout, slice(None))
+    motor = wired.settle_selected(tokens.query_drive, tokens.key_drive, tokens.index)
+    width = len(wired.backbone.projected) if motor is None else _SCALARS
+    chunk = max(1, _CHUNK_ELEMENTS // (heads * columns * width))
 
     def part(start: int) -> Tensor:
-        return attend_rows(tokens, wired, config, dropout, slice(start, start + chunk)).output
+        return _attend_rows(tokens, motor, wired, config, dropout, slice(start, start + chunk))
 
+    if chunk >= rows:
+        return part(0)
     starts = range(0, rows, chunk)
     if not torch.is_grad_enabled():
-        return torch.cat([part(i) for i in starts], 1)
+        return torch.cat([part(i) for i in starts])
     keep_rng = dropout > 0
-    return torch.cat([checkpoint(part, i, use_reentrant=False, preserve_rng_state=keep_rng) for i in starts], 1)
+    return torch.cat([checkpoint(part, i, use_reentrant=False, preserve_rng_state=keep_rng) for i in starts])
 
 
-def attend_rows(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, rows: slice) -> Pairs:
-    """The pair stage for some query rows."""
-    index = tokens.index[:, rows]
-    gate = elapsed = None
-    if tokens.query_gate is not None and tokens.key_gate is not None:
-        gate = tokens.query_gate[:, rows, None] + _rows(tokens.key_gate, index)
-        if tokens.query_stamp is not None and tokens.key_stamp is not None:
-            elapsed = elapsed_time(tokens.query_stamp[rows, None], tokens.key_stamp[index], config, gate.dtype)
-    drive = tokens.query_drive[:, rows, None] + _rows(tokens.key_drive, index)
-    return solve_pairs(
-        drive, gate, elapsed, _rows(tokens.value, index), tokens.valid[:, rows], wired, config, dropout
-    )
-
-
-def solve_pairs(
-    drive: Tensor,
-    gate: Tensor | None,
-    elapsed: Tensor | None,
-    value: Tensor,
-    valid: Tensor,
+def _attend_rows(
+    tokens: Tokens,
+    motor: Tensor | None,
     wired: WiredBackbone,
     config: NACConfig,
     dropout: float,
-) -> Pairs:
-    """From what reaches each of C x K pairs to attended values.
+    rows: slice,
+) -> Tensor:
+    """Attended values of some query rows, with the motor neurons of all rows [2, H, R, K] where they are known."""
+    motor = settle_rows(tokens, wired, rows)[0] if motor is None else motor[:, :, rows]
+    gates = pair_gates(tokens, motor, config, rows)
+    return mix(gates, tokens.value, tokens.index[:, rows], config, dropout)
+
+
+def settle_rows(tokens: Tokens, wired: WiredBackbone, rows: slice) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
+    """Motor neurons [2, H, C, K] of some query rows in PyTorch, and the states from `WiredBackbone.settle`."""
+    index = tokens.index[:, rows]
+    drive = tokens.query_drive[:, rows, None] + _rows(tokens.key_drive, index)  # [H, C, K, P]
+    motor, states = wired.settle(drive.flatten(1, 2))
+    return motor.view(*index.shape, 2).movedim(-1, 0), states
+
+
+def pair_gates(tokens: Tokens, motor: Tensor, config: NACConfig, rows: slice) -> Gates:
+    """Gates of some query rows from their motor neurons [2, H, C, K]."""
+    index = tokens.index[:, rows]
+    gate = elapsed = None
+    if tokens.query_gate is not None and tokens.key_gate is not None:
+        selected = index.flatten(1).unsqueeze(1).expand(-1, 2, -1)
+        by_key = tokens.key_gate.gather(2, selected).unflatten(2, index.shape[1:])
+        gate = tokens.query_gate[:, :, rows, None] + by_key  # [H, 2, C, K]
+        if tokens.query_stamp is not None and tokens.key_stamp is not None:
+            elapsed = elapsed_time(tokens.query_stamp[rows, None], tokens.key_stamp[index], config, gate.dtype)
+    return solve_gates(motor, gate, elapsed, tokens.valid[:, rows], config)
+
+
+def solve_gates(
+    motor: Tensor, gate: Tensor | None, elapsed: Tensor | None, valid: Tensor, config: NACConfig
+) -> Gates:
+    """From motor neurons to attention weights.
 
     Args:
-        drive: [H, C, K, P] first synapses of the circuit.
-        gate: [H, C, K, 2] (t_a, t_b), or None where the layer has no time gate.
+        motor: [2, H, C, K] of phi and omega.
+        gate: [H, 2, C, K] t_a and t_b, or None where the layer has no time gate.
         elapsed: [H, C, K] from `elapsed_time`; None: 1.
-        value: [H, C, K, D] of the keys.
         valid: [H, C, K] columns that hold a key.
-        wired: The circuit.
         config: The layer's options.
-        dropout: Share of weights dropped.
     """
-    heads, count, columns = valid.shape
-    motor, states = wired.settle(drive.flatten(1, 2))
-    motor = _wide(motor).view(heads, count, columns, 2)
-    phi = PHI[config.phi](motor[..., 0])
-    omega = nn.functional.softplus(motor[..., 1]) + config.omega_min
+    motor = _wide(motor)
+    phi = PHI[config.phi](motor[0])
+    omega = nn.functional.softplus(motor[1]) + config.omega_min
     t = None
     if gate is not None:
         gate = _wide(gate)
-        t = time_gate(gate[..., 0], gate[..., 1], 1.0 if elapsed is None else elapsed)
-
+        t = time_gate(gate[:, 0], gate[:, 1], 1.0 if elapsed is None else elapsed)
     logits = solve_logits(phi, omega, phi if t is None else t, config.mode, euler_steps=config.euler_steps)
     # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them), and in all others it
     # gives the same bits, a weight of exactly 0.
     weights = logits.masked_fill(~valid, torch.finfo(logits.dtype).min).softmax(-1)
-    mix = nn.functional.dropout(weights, dropout)
-    if config.integrate and t is not None:
-        mix = mix * t
-    output = (mix.to(value.dtype).unsqueeze(-2) @ value).squeeze(-2)
-    return Pairs(output, phi, omega, t, logits, weights, states)
+    return Gates(phi, omega, t, logits, weights)
+
+
+def mix(gates: Gates, value: Tensor, index: Tensor, config: NACConfig, dropout: float) -> Tensor:
+    """Attended values [C, H, D] of C x K pairs.
+
+    Args:
+        gates: Of the pairs.
+        value: [S, H, D].
+        index: [H, C, K] selected rows of value.
+        config: The layer's options.
+        dropout: Share of weights dropped.
+    """
+    share = nn.functional.dropout(gates.weights, dropout)
+    if config.integrate and gates.t is not None:
+        share = share * gates.t
+    share = share.to(value.dtype)
+    if library.runs(share, value):
+        return MixSelected.apply(share, value, index)
+    selected = _rows(value.transpose(0, 1), index)  # [H, C, K, D]
+    return (share.unsqueeze(-2) @ selected).squeeze(-2).transpose(0, 1)
 
 
 def elapsed_time(query_stamp: Tensor, key_stamp: Tensor, config: NACConfig, dtype: torch.dtype) -> Tensor:

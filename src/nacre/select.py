@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from nacre._check import padding_mask, whole
+from nacre.native import library
+from nacre.native.search import sqrt_search as native_search
 
 _CHUNK_ELEMENTS = 2**22  # candidate key components scored at a time, so that memory does not grow with T * S
 _LOWEST = torch.iinfo(torch.int64).min
@@ -26,6 +28,7 @@ def sqrt_topk(
     top_k: int,
     *,
     key_padding_mask: Tensor | None = None,
+    query_padding_mask: Tensor | None = None,
     causal: bool = False,
     block_size: int | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -40,6 +43,7 @@ def sqrt_topk(
         k: [B, H, S, D] keys.
         top_k: Number of columns K.
         key_padding_mask: [B, S] bool, True = padding: in no centroid, never selected.
+        query_padding_mask: [B, T] bool, True = padding: these queries get no key.
         causal: Whether query i sees only keys up to i (needs T = S).
         block_size: Keys in a block; default floor(sqrt(S)).
 
@@ -54,8 +58,13 @@ def sqrt_topk(
     padding = _check(q, k, top_k, key_padding_mask, causal)
     if block_size is not None:
         whole("block_size", block_size, 1)
+    shape = (q.shape[0], q.shape[2])
+    if query_padding_mask is None:
+        skip = torch.zeros(shape, dtype=torch.bool, device=q.device)
+    else:
+        skip = padding_mask("query_padding_mask", query_padding_mask, shape)
     search = _sqrt_op if torch.compiler.is_compiling() else _sqrt_search
-    return search(q, k, padding, top_k, causal, block_size)
+    return search(q, k, skip, padding, top_k, causal, block_size)
 
 
 @torch.no_grad()
@@ -92,19 +101,23 @@ def all_pairs(
 
 
 def _sqrt_search(
-    q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
+    q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
 ) -> tuple[Tensor, Tensor]:
     size = k.shape[2]
     block = math.isqrt(size) if block_size is None else min(block_size, size)
-    blocks = _cut(k, padding, block, causal)
-    wanted = min(math.ceil(top_k / block), len(blocks.positions))
+    edges = _edges(size, block, causal)
+    wanted = min(math.ceil(top_k / block), len(edges) - 1)
+    if library.runs(q, k):
+        return native_search(q, k, skip, padding, edges, block, wanted, top_k, causal)
+    blocks = _cut(k, padding, block, edges.to(k.device))
     candidates = (wanted + causal) * blocks.positions.shape[1]
     chunk = max(1, _CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * candidates * q.shape[3]))
     parts = [
         _blocks_topk(q[:, :, i : i + chunk], k, blocks, wanted, top_k, i if causal else None)
         for i in range(0, q.shape[2], chunk)
     ]
-    return torch.cat([p[0] for p in parts], 2), torch.cat([p[1] for p in parts], 2)
+    valid = torch.cat([p[1] for p in parts], 2) & ~skip[:, None, :, None]
+    return torch.cat([p[0] for p in parts], 2).where(valid, 0), valid
 
 
 def _exact_search(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
@@ -131,7 +144,8 @@ _sqrt_op = torch.library.custom_op(
     "nacre::sqrt_topk",
     _sqrt_search,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal, int? block_size) -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor k, Tensor skip, Tensor padding, int top_k, bool causal, int? block_size)"
+    " -> (Tensor, Tensor)",
 )
 _exact_op = torch.library.custom_op(
     "nacre::exact_topk",
@@ -142,10 +156,18 @@ _exact_op = torch.library.custom_op(
 
 
 @_sqrt_op.register_fake
-@_exact_op.register_fake
-def _result_shape(
-    q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None = None
+def _sqrt_shape(
+    q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
 ) -> tuple[Tensor, Tensor]:
+    return _result(q, top_k)
+
+
+@_exact_op.register_fake
+def _exact_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
+    return _result(q, top_k)
+
+
+def _result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     shape = (*q.shape[:3], top_k)
     return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
 
@@ -174,16 +196,20 @@ class _Blocks:
     centroids: Tensor  # [B, H, n, D] means of the usable keys
 
 
-def _cut(k: Tensor, padding: Tensor, size: int, causal: bool) -> _Blocks:
-    """Cut keys into near-equal blocks, since a short last one would attract queries by chance.
+def _edges(length: int, size: int, causal: bool) -> Tensor:
+    """First key of each block, and the end of the last: [n + 1].
 
-    A causal query must not know how long the sequence will become, so there blocks are counted from the start.
+    Near-equal blocks, since a short last one would attract queries by chance. A causal query must not know how
+    long the sequence will become, so there blocks are counted from the start.
     """
-    length = k.shape[2]
     n = math.ceil(length / size)
-    count = torch.arange(n + 1, device=k.device)
-    edges = (count * size).clamp(max=length) if causal else count * length // n
-    width = size if causal else math.ceil(length / n)
+    count = torch.arange(n + 1)
+    return (count * size).clamp(max=length) if causal else count * length // n
+
+
+def _cut(k: Tensor, padding: Tensor, size: int, edges: Tensor) -> _Blocks:
+    """Gather the keys of each block."""
+    width = int((edges[1:] - edges[:-1]).max())
     positions = edges[:-1, None] + torch.arange(width, device=k.device)  # [n, L]
     inside = positions < edges[1:, None]
     positions = positions.where(inside, 0)

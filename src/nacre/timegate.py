@@ -33,9 +33,10 @@ class TimeGateHeads(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """[H, R, D] and [H, S, D] -> [H, R, 2] and [H, S, 2]; the gate of a pair is their sum."""
+        """[H, R, D] and [H, S, D] -> [H, 2, R] and [H, 2, S]; t_a and t_b of a pair are their sums."""
         width = query.shape[-1]
-        by_query = query @ self.weight[:, :width]
+        weight = self.weight.transpose(1, 2)  # [H, 2, 2D]
+        by_query = weight[..., :width] @ query.transpose(1, 2)
         if self.bias is not None:
-            by_query = by_query + self.bias[:, None]
-        return by_query, key @ self.weight[:, width:]
+            by_query = by_query + self.bias.unsqueeze(-1)
+        return by_query, weight[..., width:] @ key.transpose(1, 2)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
-    from nacre.pairs import Pairs
+    from nacre.pairs import Gates
     from nacre.wiring import Wiring
 
 
@@ -52,11 +52,19 @@ class Trace:
     wiring: Wiring
 
 
-def build_trace(pairs: Pairs, index: Tensor, valid: Tensor, qkv: Sequence[Tensor], wiring: Wiring) -> Trace:
-    """Bring the pair stage's result into the trace's shapes.
+def build_trace(
+    gates: Gates,
+    neurons: Mapping[tuple[int, ...], Tensor],
+    index: Tensor,
+    valid: Tensor,
+    qkv: Sequence[Tensor],
+    wiring: Wiring,
+) -> Trace:
+    """Bring what the pair stage computed into the trace's shapes.
 
     Args:
-        pairs: Result for all query rows.
+        gates: Of all pairs.
+        neurons: Their last states: ids of a set of neurons -> [H, B * T * K or 1, ids].
         index: [B, H, T, K].
         valid: [B, H, T, K].
         qkv: Sensory states of queries, keys and values, [B, H, T or S, D].
@@ -70,19 +78,19 @@ def build_trace(pairs: Pairs, index: Tensor, valid: Tensor, qkv: Sequence[Tensor
         x = x.unflatten(1, (batch, length)).transpose(0, 1)
         return x.masked_fill(~valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())), 0)
 
-    states = pairs.output.new_zeros(heads, rows * columns, wiring.num_neurons)
-    for neurons, state in pairs.states.items():
-        states[..., list(neurons)] = state.to(states.dtype)
+    states = gates.phi.new_zeros(heads, rows * columns, wiring.num_neurons)
+    for ids, state in neurons.items():
+        states[..., list(ids)] = state.to(states.dtype)
     inter, command, motor = (
         unfold(states[..., list(wiring.group(g))].unflatten(1, (rows, columns)))
         for g in ("inter", "command", "motor")
     )
     return Trace(
-        phi=unfold(pairs.phi),
-        omega=unfold(pairs.omega),
-        t=None if pairs.t is None else unfold(pairs.t),
-        logits=unfold(pairs.logits),
-        weights=unfold(pairs.weights),
+        phi=unfold(gates.phi),
+        omega=unfold(gates.omega),
+        t=None if gates.t is None else unfold(gates.t),
+        logits=unfold(gates.logits),
+        weights=unfold(gates.weights),
         index=index,
         valid=valid,
         inter=inter,

@@ -1,0 +1,1 @@
+"""Compiled kernels: C++ source, built on first use, and called through `ctypes`."""

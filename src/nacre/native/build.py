@@ -1,0 +1,88 @@
+"""Build the C++ kernels.
+
+They need a C++ compiler but no headers of torch or Python, so a build takes seconds. The library is kept in the
+user's cache under a name made of the source, the flags and the processor: another version, flag or machine builds
+its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_SOURCES = ("circuit.cpp", "mix.cpp", "select.cpp")
+_FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
+_BUILD_SECONDS = 120
+
+
+def build(folder: Path | None = None) -> Path:
+    """Compile the kernels unless that has been done, and return the library's path.
+
+    Args:
+        folder: Where to keep it; None for the user's cache.
+
+    Raises:
+        RuntimeError: If there is no compiler or it fails.
+    """
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if not compiler:
+        raise RuntimeError("no C++ compiler was found")
+    folder = cache_folder() if folder is None else folder
+    target = folder / f"nacre-{_fingerprint(compiler)}.so"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Without OpenMP (Apple's clang) the kernels run on one thread.
+    errors = [_compile(compiler, extra, target) for extra in (("-fopenmp",), ())]
+    if target.exists():
+        return target
+    raise RuntimeError(f"{compiler} failed: {errors[0]}")
+
+
+def cache_folder() -> Path:
+    """`$NACRE_CACHE`, or nacre's folder in the user's cache."""
+    if own := os.environ.get("NACRE_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "nacre"
+
+
+def _compile(compiler: str, extra: tuple[str, ...], target: Path) -> str | None:
+    """Try one set of flags; the library appears under its name whole or not at all."""
+    if target.exists():
+        return None
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / "kernels.so"
+        command = [compiler, *_FLAGS, *extra, "-o", str(made), *(str(_HERE / name) for name in _SOURCES)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            return next((line for line in lines if "error" in line), lines[-1] if lines else "no message")
+        made.replace(target)
+    return None
+
+
+def _fingerprint(compiler: str) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(_HERE.glob("*.[ch]*")):
+        digest.update(path.read_bytes())
+    digest.update(repr((compiler, _FLAGS, platform.machine(), _processor())).encode())
+    return digest.hexdigest()[:16]
+
+
+def _processor() -> str:
+    """What decides which instructions -march=native uses."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

@@ -1,0 +1,58 @@
+"""The compiled kernels, loaded, and when they may take over from PyTorch."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import warnings
+
+import torch
+from torch import Tensor
+from torch._C._functorch import maybe_current_level
+from torch.autograd import forward_ad
+
+from nacre.native.build import build
+
+SWITCH = "NACRE_NATIVE"
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The kernels; None where `NACRE_NATIVE=0`, or, with one warning, where they cannot be built."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    try:
+        return ctypes.CDLL(str(build()))
+    except (OSError, RuntimeError) as error:
+        warnings.warn(
+            f"nacre runs without its compiled kernels: equal results, several times slower. {error}. "
+            f"Install a C++ compiler (g++ 12 or newer, or clang), or set {SWITCH}=0 to silence this.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def runs(*tensors: Tensor) -> bool:
+    """Whether the kernels can work on these: numbers of one precision in the CPU's memory, and nobody tracing."""
+    return (
+        all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)  # no subclass, such as a fake tensor
+        and all(x.device.type == "cpu" and x.dtype == tensors[0].dtype for x in tensors)
+        and tensors[0].dtype in _SUFFIX
+        and not torch.compiler.is_compiling()
+        and not torch._C._get_tracing_state()
+        and maybe_current_level() is None  # torch.func transforms only PyTorch's own operators
+        and forward_ad._current_level < 0
+        and library() is not None
+    )
+
+
+def call(name: str, dtype: torch.dtype, *structs_and_tensors: ctypes.Structure | Tensor) -> None:
+    """Call a kernel with pointers to its arguments, on as many threads as torch uses."""
+    function = getattr(library(), f"nacre_{name}_{_SUFFIX[dtype]}")
+    pointers = [
+        ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.byref(x) for x in structs_and_tensors
+    ]
+    function(*pointers, ctypes.c_int(torch.get_num_threads()))

@@ -1,0 +1,118 @@
+"""A backbone as a program of rows, for the compiled kernel that walks synapses one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nacre.circuit import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nacre.backbone import Stage
+
+
+class Base(IntEnum):
+    """What a row starts from, before its synapses are added."""
+
+    DRIVE = 0
+    """A column of the input drive."""
+    CONSTANT = 1
+    """A neuron's bias."""
+    ROW = 2
+    """An earlier row."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Rows in the order of computation; the last ones are the outputs.
+
+    A row is one neuron at one settle step, or what reaches a neuron at every step (not activated). All arrays are
+    int32. Synapses lie in the order of their target rows.
+    """
+
+    kind: np.ndarray  # [rows] `Base`
+    base: np.ndarray  # [rows] drive column, neuron or row
+    active: np.ndarray  # [rows] whether the activation applies
+    target: np.ndarray  # [synapses] row that hears, ascending
+    source: np.ndarray  # [synapses] row that speaks
+    weight: np.ndarray  # [synapses] which recurrent weight, counted along the existing synapses of the wiring
+
+
+def compile_rows(
+    polarity: np.ndarray, projected: tuple[int, ...], once: tuple[int, ...], stages: tuple[Stage, ...]
+) -> Program:
+    """Lay out what `WiredBackbone.settle` computes, row by row.
+
+    Args:
+        polarity: [N, N] existing recurrent synapses.
+        projected: Neurons of the columns of the input drive.
+        once: Neurons computed once.
+        stages: Neurons computed at each step.
+    """
+    number = np.full(polarity.shape, -1)
+    number[polarity != 0] = np.arange(np.count_nonzero(polarity))
+    column = {neuron: i for i, neuron in enumerate(projected)}
+    rows: list[tuple[Base, int, bool]] = []
+    synapses: list[tuple[int, int, int]] = []  # target row, source row, weight
+
+    def add(kind: Base, base: int, neuron: int, heard: dict[int, int], *, active: bool) -> int:
+        rows.append((kind, base, active))
+        row = len(rows) - 1
+        sources = (i for i in sorted(heard) if number[i, neuron] >= 0)
+        synapses.extend((row, heard[i], int(number[i, neuron])) for i in sources)
+        return row
+
+    row_of_once = {n: add(Base.DRIVE, column[n], n, {}, active=True) for n in once}
+    held: dict[int, int] = {}  # neuron -> row with all that reaches it at every step
+    before: dict[int, int] = {}
+    for stage in stages:
+        starts = {n: (Base.DRIVE, column[n]) if stage.fed else (Base.CONSTANT, n) for n in stage.neurons}
+        if stage.from_once:
+            new = [n for n in stage.neurons if n not in held]
+            held |= {n: add(*starts[n], n, row_of_once, active=False) for n in new}
+            starts = {n: (Base.ROW, held[n]) for n in stage.neurons}
+        heard = before if stage.from_before else {}
+        before = {n: add(*start, n, heard, active=True) for n, start in starts.items()}
+    table = np.array(synapses, dtype=np.int32).reshape(-1, 3)
+    kinds, bases, active = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
+    return Program(kinds, bases, active, *np.ascontiguousarray(table.T))
+
+
+def evaluate(
+    program: Program, outputs: int, activation: str, drive: Tensor, weight: Tensor, constant: Tensor
+) -> Tensor:
+    """Run a program in PyTorch, row by row: slow, but differentiable any number of times.
+
+    Args:
+        program: What to run.
+        outputs: How many of the last rows to return.
+        activation: Name of the nonlinearity.
+        drive: [H, ..., P].
+        weight: [H or 1, synapses].
+        constant: [H or 1, N].
+
+    Returns:
+        [H, ..., outputs].
+    """
+    each = (-1, *[1] * (drive.dim() - 2))  # one number a head
+    starts = np.searchsorted(program.target, np.arange(len(program.kind) + 1))
+    rows: list[Tensor] = []
+    for i, (kind, base) in enumerate(zip(program.kind, program.base, strict=True)):
+        if kind == Base.DRIVE:
+            x = drive[..., base]
+        elif kind == Base.ROW:
+            x = rows[base]
+        else:
+            x = constant[:, base].view(each).expand(drive.shape[:-1])
+        synapses = slice(starts[i], starts[i + 1])
+        if synapses.start < synapses.stop:
+            heard = torch.stack([rows[j] for j in program.source[synapses]], -1)
+            x = x + (heard * weight[:, synapses].view(*each, synapses.stop - synapses.start)).sum(-1)
+        rows.append(ACTIVATIONS[activation](x) if program.active[i] else x)
+    return torch.stack(rows[-outputs:], -1)
