@@ -48,7 +48,7 @@ OPTIONS = {
     "causal": [True],
     "dropout": [0.5],
     "phi": ["tanh", "linear"],
-    "selection": ["exact"],
+    "selection": ["cluster", "exact"],
     "block_size": [2, 13],
     "settle_steps": [3, 5, 9],
     "activation": ["sigmoid", "relu", "elu", "gelu", "silu", "softsign", "identity"],

@@ -7,7 +7,12 @@ import nacre
 
 LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
 MODES = ["exact", "euler", "steady"]
-SELECTIONS = {"sqrt": {}, "exact": {"selection": "exact"}, "all": {"top_k": None}}
+SELECTIONS = {
+    "sqrt": {},
+    "cluster": {"selection": "cluster"},
+    "exact": {"selection": "exact"},
+    "all": {"top_k": None},
+}
 POISON = [float("nan"), float("inf"), 1e30]
 
 every_case = pytest.mark.parametrize(

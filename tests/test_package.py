@@ -28,9 +28,9 @@ LAYERS = [
     ["circuit"],
     ["program"],
     ["native"],
-    ["sensory", "backbone", "timegate", "select", "select_cluster", "dynamics"],
+    ["sensory", "backbone", "timegate", "select", "cluster_tree", "select_cluster", "dynamics"],
     ["config"],
-    ["inputs", "packing", "pairs", "trace", "io", "streaming"],
+    ["inputs", "packing", "plan", "pairs", "trace", "io", "streaming"],
     ["attention", "functional"],
     ["certificate", "certify", "certify_neurons", "encoder"],
     ["models"],
@@ -110,9 +110,10 @@ def test_public_names():
         "NACEncoder",
         "StreamState",
         "Certificate",
+        "Plan",
         "functional",
     }
-    public |= {"certify", "save", "load", "create", "list_models", "model_info", "models"}
+    public |= {"certify", "plan", "save", "load", "create", "list_models", "model_info", "models"}
     assert public <= names
     stray = {
         n for n in names - public if not hasattr(vars(nacre)[n], "__path__") and not is_module(vars(nacre)[n])

@@ -1,4 +1,4 @@
-"""Fit x P(x^2) / Q(x^2) to tanh, for the kernels in src/nacre/native: python tools/fit_tanh.py
+"""Fit x P(x^2) / Q(x^2) to tanh, for the kernels in src/nacre/native.
 
 Least squares of the relative error, linearised in the coefficients and weighted anew until the largest error is
 spread evenly over the interval.
@@ -20,15 +20,16 @@ def fit() -> tuple[np.ndarray, np.ndarray, float]:
     want, z = np.tanh(x), (x / EDGE) ** 2
     powers = z[:, None] ** np.arange(DEGREE + 1)
     table = np.concatenate([x[:, None] * powers, -want[:, None] * powers[:, 1:]], 1)  # x P - tanh (Q - 1) = tanh
-    importance, q_of_z = np.ones_like(x), np.ones_like(x)
+    importance = q_of_z = error = np.ones_like(x)
+    p = q = np.ones(DEGREE + 1)
     for _ in range(ROUNDS):
         scale = importance / (want * q_of_z)
         both, *_ = np.linalg.lstsq(table * scale[:, None], want * scale, rcond=None)
         p, q = both[: DEGREE + 1], np.concatenate([[1], both[DEGREE + 1 :]])
         q_of_z = polyval(z, q)
         error = np.abs(x * polyval(z, p) / q_of_z / want - 1)
-        importance *= np.sqrt(error / error.max() + 1e-3)
-        importance /= importance.max()
+        importance = importance * np.sqrt(error / error.max() + 1e-3)
+        importance = importance / importance.max()
     unit = EDGE ** (-2.0 * np.arange(DEGREE + 1))
     return p * unit, q * unit, error.max()
 

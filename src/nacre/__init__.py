@@ -16,6 +16,8 @@ from nacre.models.registry import ModelInfo as ModelInfo
 from nacre.models.registry import create as create
 from nacre.models.registry import list_models as list_models
 from nacre.models.registry import model_info as model_info
+from nacre.plan import Plan as Plan
+from nacre.plan import plan as plan
 from nacre.sensory import SensoryGate as SensoryGate
 from nacre.streaming import StreamState as StreamState
 from nacre.trace import Trace as Trace

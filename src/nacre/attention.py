@@ -14,7 +14,8 @@ from nacre.config import NACConfig, RareOptions, Selection
 from nacre.inputs import prepare
 from nacre.io import saveable
 from nacre.packing import Packing
-from nacre.pairs import Tokens, attend, elapsed_time, mix, pair_gates, settle_rows, solve_gates
+from nacre.pairs import Tokens, attend, elapsed_time, mix, pair_gates, settle_rows, shares, solve_gates
+from nacre.select_cluster import cluster_topk
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
 from nacre.trace import Trace, build_trace
@@ -246,7 +247,8 @@ class NAC(nn.Module):
                 stamp = state.stamp.flatten(1).gather(1, place.flatten(1)).view(place.shape)  # [B, H, K]
                 elapsed = elapsed_time(time.double().view(-1, 1, 1), stamp, config, gate.dtype).transpose(0, 1)
         gates = solve_gates(motor, gate, elapsed, valid.transpose(0, 1), config)
-        heads = mix(gates, v.transpose(0, 1), index, config, config.dropout if self.training else 0.0)
+        share = shares(gates, config, config.dropout if self.training else 0.0)
+        heads = mix(share, v.transpose(0, 1), index)
         return self.out_proj(heads.flatten(1)), state
 
     def _owner(self) -> Tensor:
@@ -267,6 +269,10 @@ class NAC(nn.Module):
             return select.all_pairs(q, k, key_padding_mask=padding, causal=config.causal)
         if config.selection == Selection.EXACT:
             return select.exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=config.causal)
+        if config.selection == Selection.CLUSTER:
+            return cluster_topk(
+                q, k, config.top_k, key_padding_mask=padding, causal=config.causal, block_size=config.block_size
+            )
         return select.sqrt_topk(
             q,
             k,

@@ -164,7 +164,8 @@ class WiredBackbone:
         """First synapses of the circuit, once per token: [H, R, D] and [H, S, D] -> [H, R, P] and [H, S, P]."""
         width = query.shape[-1]
         bias = self.bias[:, self.backbone.pick_projected]
-        return query @ self.input_weight[:, :width] + bias[:, None], key @ self.input_weight[:, width:]
+        weight = self.input_weight.expand(len(query), -1, -1)  # one circuit may serve all heads
+        return torch.baddbmm(bias.unsqueeze(1), query, weight[:, :width]), key @ weight[:, width:]
 
     def settle_selected(self, query: Tensor, key: Tensor, index: Tensor) -> Tensor | None:
         """Motor outputs of selected pairs by the compiled kernel, without a copy of what reaches each pair.

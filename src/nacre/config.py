@@ -30,6 +30,8 @@ class Selection(StrEnum):
 
     SQRT = "sqrt"
     """Best blocks of about sqrt(S) keys, then best keys (the paper's Algorithm 2)."""
+    CLUSTER = "cluster"
+    """Best groups of similar keys, wherever they are, then best keys in them."""
     EXACT = "exact"
     """Best keys among all."""
 
@@ -68,8 +70,9 @@ class NACConfig:
         causal: Whether a query sees only keys up to itself.
         dropout: Share of attention weights dropped in training.
         phi: Range of the content target: "sigmoid", "tanh" or "linear".
-        selection: "sqrt" (subquadratic) or "exact" top-K.
-        block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)).
+        selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours), "cluster" (groups of similar
+            keys; finds more of the best ones, in more time) or "exact" (compares all).
+        block_size: Keys in a block of "sqrt", half of those in a group of "cluster"; None for floor(sqrt(S)).
         euler_steps: Least number of steps of mode "euler".
         settle_steps: Steps in which the backbone settles; None for max(4, what the wiring needs).
         activation: Nonlinearity of all neurons.

@@ -11,3 +11,4 @@ from nacre.dynamics import uniform_decay_bound as uniform_decay_bound
 from nacre.select import all_pairs as all_pairs
 from nacre.select import exact_topk as exact_topk
 from nacre.select import sqrt_topk as sqrt_topk
+from nacre.select_cluster import cluster_topk as cluster_topk

@@ -6,7 +6,7 @@ Rows of all sequences of a batch lie one behind the other (R = B * T query rows,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +16,13 @@ from nacre.config import Phi
 from nacre.dynamics import solve_logits, time_gate
 from nacre.native import library
 from nacre.native.mix import MixSelected
+from nacre.plan import SCALARS, chunk_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nacre.backbone import WiredBackbone
     from nacre.config import NACConfig
-
-_CHUNK_ELEMENTS = 2**21  # numbers of a chunk, 8 MB in float32: neuron states, or values and gates
-_SCALARS = 16  # gates, logits and weights of a pair, and what lies between
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     Phi.SIGMOID: torch.sigmoid,
@@ -62,41 +60,46 @@ class Gates:
 def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float) -> Tensor:
     """Attended values [R, H, D], in chunks of queries so that memory stays flat.
 
-    Where the compiled kernel runs, it settles the circuits of all pairs and keeps no neuron; otherwise each chunk
-    settles its own, and again in the backward pass. A compiled or exported program takes all rows at once: a loop
-    over chunks would tie it to one length.
+    Where the compiled kernels run, they settle the circuits of all pairs and keep no neuron; only what lies
+    between is chunked, and computed again in the backward pass. Otherwise each chunk does all of it. A compiled or
+    exported program takes all rows at once: a loop over chunks would tie it to one length.
     """
     heads, rows, columns = tokens.index.shape
+    everything = slice(None)
     if torch.compiler.is_compiling():
-        return _attend_rows(tokens, None, wired, config, dropout, slice(None))
+        return _attend_rows(tokens, wired, config, dropout, everything)
     motor = wired.settle_selected(tokens.query_drive, tokens.key_drive, tokens.index)
-    width = len(wired.backbone.projected) if motor is None else _SCALARS
-    chunk = max(1, _CHUNK_ELEMENTS // (heads * columns * width))
+    if motor is None:
+        chunk = chunk_rows(heads, columns, len(wired.backbone.projected))
+        spans = [slice(i, i + chunk) for i in range(0, rows, chunk)]
+        parts = _in_turn(lambda some: _attend_rows(tokens, wired, config, dropout, some), spans, dropout)
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+    # Split, not sliced: the gradient of a slice is as large as the whole.
+    chunk = chunk_rows(heads, columns, SCALARS)
+    gate = pair_time_gates(tokens, everything)
+    motors = motor.split(chunk, 2)
+    gates = [None] * len(motors) if gate is None else gate.split(chunk, 2)
 
-    def part(start: int) -> Tensor:
-        return _attend_rows(tokens, motor, wired, config, dropout, slice(start, start + chunk))
+    def part(i: int) -> Tensor:
+        some = slice(i * chunk, (i + 1) * chunk)
+        elapsed = pair_elapsed(tokens, config, some, motor.dtype)
+        return shares(solve_gates(motors[i], gates[i], elapsed, tokens.valid[:, some], config), config, dropout)
 
-    if chunk >= rows:
-        return part(0)
-    starts = range(0, rows, chunk)
-    if not torch.is_grad_enabled():
-        return torch.cat([part(i) for i in starts])
-    keep_rng = dropout > 0
-    return torch.cat([checkpoint(part, i, use_reentrant=False, preserve_rng_state=keep_rng) for i in starts])
+    parts = _in_turn(part, range(len(motors)), dropout)
+    return mix(torch.cat(parts, 1) if len(parts) > 1 else parts[0], tokens.value, tokens.index)
 
 
-def _attend_rows(
-    tokens: Tokens,
-    motor: Tensor | None,
-    wired: WiredBackbone,
-    config: NACConfig,
-    dropout: float,
-    rows: slice,
-) -> Tensor:
-    """Attended values of some query rows, with the motor neurons of all rows [2, H, R, K] where they are known."""
-    motor = settle_rows(tokens, wired, rows)[0] if motor is None else motor[:, :, rows]
-    gates = pair_gates(tokens, motor, config, rows)
-    return mix(gates, tokens.value, tokens.index[:, rows], config, dropout)
+def _in_turn(part: Callable[[Any], Tensor], pieces: Sequence[Any], dropout: float) -> list[Tensor]:
+    """Parts one after the other; several of them are computed again in the backward pass instead of kept."""
+    if len(pieces) == 1 or not torch.is_grad_enabled():
+        return [part(piece) for piece in pieces]
+    return [checkpoint(part, x, use_reentrant=False, preserve_rng_state=dropout > 0) for x in pieces]
+
+
+def _attend_rows(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, rows: slice) -> Tensor:
+    """Attended values of some query rows in PyTorch."""
+    gates = pair_gates(tokens, settle_rows(tokens, wired, rows)[0], config, rows)
+    return mix(shares(gates, config, dropout), tokens.value, tokens.index[:, rows])
 
 
 def settle_rows(tokens: Tokens, wired: WiredBackbone, rows: slice) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
@@ -109,15 +112,25 @@ def settle_rows(tokens: Tokens, wired: WiredBackbone, rows: slice) -> tuple[Tens
 
 def pair_gates(tokens: Tokens, motor: Tensor, config: NACConfig, rows: slice) -> Gates:
     """Gates of some query rows from their motor neurons [2, H, C, K]."""
+    elapsed = pair_elapsed(tokens, config, rows, motor.dtype)
+    return solve_gates(motor, pair_time_gates(tokens, rows), elapsed, tokens.valid[:, rows], config)
+
+
+def pair_time_gates(tokens: Tokens, rows: slice) -> Tensor | None:
+    """t_a and t_b of some query rows, [H, 2, C, K]; None where the layer has no time gate."""
+    if tokens.query_gate is None or tokens.key_gate is None:
+        return None
     index = tokens.index[:, rows]
-    gate = elapsed = None
-    if tokens.query_gate is not None and tokens.key_gate is not None:
-        selected = index.flatten(1).unsqueeze(1).expand(-1, 2, -1)
-        by_key = tokens.key_gate.gather(2, selected).unflatten(2, index.shape[1:])
-        gate = tokens.query_gate[:, :, rows, None] + by_key  # [H, 2, C, K]
-        if tokens.query_stamp is not None and tokens.key_stamp is not None:
-            elapsed = elapsed_time(tokens.query_stamp[rows, None], tokens.key_stamp[index], config, gate.dtype)
-    return solve_gates(motor, gate, elapsed, tokens.valid[:, rows], config)
+    selected = index.flatten(1).unsqueeze(1).expand(-1, 2, -1)
+    by_key = tokens.key_gate.gather(2, selected).unflatten(2, index.shape[1:])
+    return tokens.query_gate[:, :, rows, None] + by_key
+
+
+def pair_elapsed(tokens: Tokens, config: NACConfig, rows: slice, dtype: torch.dtype) -> Tensor | None:
+    """Elapsed time of some query rows, [H, C, K]; None where there are no stamps or nobody looks at them."""
+    if tokens.query_gate is None or tokens.query_stamp is None or tokens.key_stamp is None:
+        return None
+    return elapsed_time(tokens.query_stamp[rows, None], tokens.key_stamp[tokens.index[:, rows]], config, dtype)
 
 
 def solve_gates(
@@ -146,19 +159,20 @@ def solve_gates(
     return Gates(phi, omega, t, logits, weights)
 
 
-def mix(gates: Gates, value: Tensor, index: Tensor, config: NACConfig, dropout: float) -> Tensor:
-    """Attended values [C, H, D] of C x K pairs.
+def shares(gates: Gates, config: NACConfig, dropout: float) -> Tensor:
+    """What each value counts, [H, C, K]: weights after dropout, times t where the layer integrates."""
+    share = nn.functional.dropout(gates.weights, dropout)
+    return share * gates.t if config.integrate and gates.t is not None else share
+
+
+def mix(share: Tensor, value: Tensor, index: Tensor) -> Tensor:
+    """Sums of selected values [C, H, D].
 
     Args:
-        gates: Of the pairs.
+        share: [H, C, K] what each counts.
         value: [S, H, D].
         index: [H, C, K] selected rows of value.
-        config: The layer's options.
-        dropout: Share of weights dropped.
     """
-    share = nn.functional.dropout(gates.weights, dropout)
-    if config.integrate and gates.t is not None:
-        share = share * gates.t
     share = share.to(value.dtype)
     if library.runs(share, value):
         return MixSelected.apply(share, value, index)

@@ -55,7 +55,7 @@ def sqrt_topk(
         >>> index.shape
         torch.Size([1, 2, 50, 4])
     """
-    padding = _check(q, k, top_k, key_padding_mask, causal)
+    padding = check_search(q, k, top_k, key_padding_mask, causal)
     if block_size is not None:
         whole("block_size", block_size, 1)
     shape = (q.shape[0], q.shape[2])
@@ -80,7 +80,7 @@ def exact_topk(
 
     Args and result as for `sqrt_topk`.
     """
-    padding = _check(q, k, top_k, key_padding_mask, causal)
+    padding = check_search(q, k, top_k, key_padding_mask, causal)
     search = _exact_op if torch.compiler.is_compiling() else _exact_search
     return search(q, k, padding, top_k, causal)
 
@@ -90,7 +90,7 @@ def all_pairs(
     q: Tensor, k: Tensor, *, key_padding_mask: Tensor | None = None, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Every key for every query: K = S columns."""
-    padding = _check(q, k, 1, key_padding_mask, causal)
+    padding = check_search(q, k, 1, key_padding_mask, causal)
     shape = (*q.shape[:3], k.shape[2])
     position = torch.arange(k.shape[2], device=k.device)
     valid = ~padding[:, None, None]
@@ -172,7 +172,8 @@ def _result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
 
 
-def _check(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None, causal: bool) -> Tensor:
+def check_search(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None, causal: bool) -> Tensor:
+    """Refuse bad arguments of a selection; the padding mask [B, S], made up where there is none."""
     whole("top_k", top_k, 1)
     if q.dim() != 4 or k.dim() != 4 or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
         raise ValueError(

@@ -163,25 +163,25 @@ void run_rows(const Program& c, const Vec<T>* drive, const T* weight, const T* c
 }
 
 // Gradients of a tile. On entry g holds the outputs' gradients in its last rows; drive_grad is zero. Rows go
-// backwards, so that all rows that hear from one are done before it. weight_grad and constant_grad keep lanes apart.
+// backwards, so that all rows that hear from one are done before it. weight and weight_grad are in the order of source
+// rows, so that memory is read in sequence; weight_grad and constant_grad keep the lanes of a vector apart.
 template <typename T>
 void run_back(const Program& c, const T* weight, const Vec<T>* x, Vec<T>* g, Vec<T>* drive_grad, Vec<T>* weight_grad,
               Vec<T>* constant_grad) {
   constexpr int vecs = kVecs<T>;
   for (int32_t row = c.rows - 1; row >= 0; --row) {
     Vec<T> sum[vecs];
-    const Vec<T>*state = x + row * vecs;
+    const Vec<T>* state = x + row * vecs;
     for (int j = 0; j < vecs; ++j) sum[j] = g[row * vecs + j];
     for (int32_t s = c.out_start[row]; s < c.out_start[row + 1]; ++s) {
       const Vec<T>* to = g + c.out_target[s] * vecs;
-      const int32_t synapse = c.out_synapse[s];
-      const T w = weight[synapse];
-      Vec<T> product = {};
+      const T w = weight[s];
+      Vec<T> product[2] = {};  // two sums at once hide the latency of additions
       for (int j = 0; j < vecs; ++j) {
         sum[j] += w * to[j];
-        product += state[j] * to[j];
+        product[j % 2] += state[j] * to[j];
       }
-      weight_grad[synapse] += product;
+      weight_grad[s] += product[0] + product[1];
     }
     if (c.active[row])
       for (int j = 0; j < vecs; ++j) sum[j] *= slope<T>(state[j], c.activation);
@@ -236,8 +236,10 @@ void backward(const Program& c, const Pairs& p, const T* out_grad, T* query_grad
   {
     std::vector<Vec<T>> drive(columns * vecs), x(c.rows * vecs), g(c.rows * vecs);
     std::vector<Vec<T>> by_weight(c.synapses), by_constant(c.constants);
+    std::vector<T> weight(c.synapses);
     for (int64_t head = 0; head < p.heads; ++head) {
       const Weights<T> own(c, p, head);
+      for (int32_t s = 0; s < c.synapses; ++s) weight[s] = own.weight[c.out_synapse[s]];
       by_weight.assign(c.synapses, Vec<T>{});
       by_constant.assign(c.constants, Vec<T>{});
       for (int64_t begin = 0; begin < tiles; begin += kTilesPerChunk) {
@@ -252,7 +254,7 @@ void backward(const Program& c, const Pairs& p, const T* out_grad, T* query_grad
           for (int o = 0; o < c.outputs; ++o)  // unused lanes keep a gradient of 0
             std::memcpy(last + o * vecs, out_grad + (o * p.heads + head) * count + tile.first, tile.used * sizeof(T));
           drive.assign(columns * vecs, Vec<T>{});
-          run_back(c, own.weight, x.data(), g.data(), drive.data(), by_weight.data(), by_constant.data());
+          run_back(c, weight.data(), x.data(), g.data(), drive.data(), by_weight.data(), by_constant.data());
           scatter(drive.data(), columns, held.data() + (number - begin) * kLanes * columns);
         }
         // Each thread adds up its own columns of all pairs: no two write to one place, and the order of the sums
@@ -270,7 +272,7 @@ void backward(const Program& c, const Pairs& p, const T* out_grad, T* query_grad
         }
       }
       T* mine = sums.data() + thread_number() * numbers;
-      for (int32_t s = 0; s < c.synapses; ++s) mine[s] = sum<T>(by_weight[s]);
+      for (int32_t s = 0; s < c.synapses; ++s) mine[c.out_synapse[s]] = sum<T>(by_weight[s]);
       for (int32_t s = 0; s < c.constants; ++s) mine[c.synapses + s] = sum<T>(by_constant[s]);
 #pragma omp barrier
 #pragma omp single

@@ -32,11 +32,19 @@ template <typename T> inline T sum(Vec<T> v) {
   return s;
 }
 
+// Between low and high; NaN stays NaN.
+template <typename T> inline Vec<T> clamp(Vec<T> x, T low, T high) {
+  const Vec<T> least = Vec<T>{} + low, most = Vec<T>{} + high;
+#ifdef __AVX__
+  if constexpr (sizeof(T) == 4) return __builtin_ia32_maxps256(least, __builtin_ia32_minps256(most, x));
+#endif
+  x = x > most ? most : x;  // comparisons with NaN are false
+  return x < least ? least : x;
+}
+
 // x P(x^2) / Q(x^2), fitted to tanh on [-9.02, 9.02] by tools/fit_tanh.py: off by at most 5e-7, never beyond 1.
 inline Vec<float> tanh_of(Vec<float> x) {
-  const Vec<float> zero = {}, edge = zero + 9.02f, one = zero + 1.0f;
-  x = x > edge ? edge : x;  // comparisons with NaN are false, so NaN stays NaN
-  x = x < -edge ? -edge : x;
+  x = clamp(x, -9.02f, 9.02f);
   const Vec<float> z = x * x;
   Vec<float> p = z * 1.331898667e-08f + 2.058343334e-05f;
   p = p * z + 3.494032379e-03f;
@@ -46,8 +54,7 @@ inline Vec<float> tanh_of(Vec<float> x) {
   q = q * z + 2.587106578e-02f;
   q = q * z + 4.671303165e-01f;
   q = q * z + 1.0f;
-  const Vec<float> y = x * p / q;
-  return y > one ? one : (y < -one ? -one : y);
+  return clamp(x * p / q, -1.0f, 1.0f);
 }
 
 inline Vec<double> tanh_of(Vec<double> x) {  // double precision is for checks, where speed matters less
