@@ -26,8 +26,8 @@ lint: setup  ## Style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: setup  ## Time NAC beside torch.nn.MultiheadAttention, in one run.
-	$(BIN)/python -m nacre.bench
+bench: setup  ## Time and memory of every model beside torch.nn.MultiheadAttention, into ./results/.
+	$(BIN)/nacre bench
 
 docs: setup  ## Build the documentation into ./site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -51,3 +51,37 @@ def models(
     from nacre.models_table import print_models
 
     print_models(pattern)
+
+
+@app.command()
+def bench(
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Names or patterns such as 'nac-*', by commas or repeated.",
+            show_default="all; sweep: nac and a few others",
+        ),
+    ] = None,
+    lengths: Annotated[
+        list[str] | None,
+        typer.Option(help="Steps, by commas or repeated.", show_default="1024; sweep: 256, 512, ... 131072"),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Sequences at a time.", min=1)] = 1,
+    d_model: Annotated[int, typer.Option(help="Features.", min=2)] = 64,
+    heads: Annotated[int, typer.Option(help="Attention heads.", min=1)] = 4,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of torch.", min=1, show_default="torch's own choice")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds for each forward pass or training step, all its rounds together.")
+    ] = 120.0,
+    out: Annotated[Path, typer.Option(help="Where to put figures and plots.")] = Path("results"),
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what an earlier run finished.")] = False,
+    sweep: Annotated[bool, typer.Option("--sweep", help="How cost grows with length.")] = False,
+    selection: Annotated[bool, typer.Option("--selection", help="Recall and cost of key selection.")] = False,
+) -> None:
+    """Measure time and memory of the models beside torch.nn.MultiheadAttention, each in its own process."""
+    from nacre.bench.run import Options, run
+
+    lists = (tuple(models or ()), tuple(lengths or ()))
+    run(Options(*lists, batch, d_model, heads, threads, time_limit, out, resume, sweep, selection))

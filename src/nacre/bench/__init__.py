@@ -1,1 +1,1 @@
-"""Speed beside other attention, measured in one run."""
+"""`nacre bench`: time and memory of every model, measured in processes of their own."""

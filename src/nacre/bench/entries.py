@@ -1,0 +1,170 @@
+"""What the bench can measure: names, and how to build the module of each, [B, T, d_model] -> [B, T, d_model]."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from nacre._check import choice
+from nacre.models.registry import create, list_models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+REFERENCE = "torch-mha"  # what every ratio compares with
+SWEPT = ("nac", "torch-mha", "torch-mha-fastpath", "torch-gru", "ncps-cfc", "torch-nac")
+_TORCH_NAC = "torch-nac"
+
+
+class TorchAttention(nn.Module):
+    """`torch.nn.MultiheadAttention` as self attention without weights.
+
+    Its evaluation fast path builds a T x T table, which its fused kernel never does, so the bench has both.
+
+    Args:
+        d_model: Width.
+        num_heads: Heads.
+        fastpath: Whether evaluation may take the fast path; training never does.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, *, fastpath: bool = False) -> None:
+        super().__init__()
+        self.fastpath = fastpath
+        self.attention = nn.MultiheadAttention(d_model, num_heads, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, d_model] -> [B, T, d_model]."""
+        before = torch.backends.mha.get_fastpath_enabled()  # one switch for the whole process
+        torch.backends.mha.set_fastpath_enabled(self.fastpath)
+        try:
+            return self.attention(x, x, x, need_weights=False)[0]
+        finally:
+            torch.backends.mha.set_fastpath_enabled(before)
+
+
+class Recurrent(nn.Module):
+    """A recurrent network without its last state.
+
+    Args:
+        core: Returns outputs [B, T, d_model] and a state.
+    """
+
+    def __init__(self, core: nn.Module) -> None:
+        super().__init__()
+        self.core = core
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, d_model] -> [B, T, d_model]."""
+        return self.core(x)[0]
+
+
+def available() -> list[str]:
+    """Every name that can be measured here: the zoo, and others beside it.
+
+    Example:
+        >>> {"nac", "torch-mha", "torch-gru", "ncps-cfc"} <= set(available())
+        True
+    """
+    return [name for name in _builders() if name != _TORCH_NAC or _has_torch_nac()]
+
+
+def resolve(names: Iterable[str]) -> list[str]:
+    """Names for names and shell patterns, each once, in the order asked for.
+
+    Args:
+        names: Names or patterns; one string may hold several, with commas between them.
+
+    Example:
+        >>> resolve(["torch-mha,nac-0*", "nac-02s"])
+        ['torch-mha', 'nac-02s', 'nac-05sfc', 'nac-09s']
+    """
+    options = available()
+    found: dict[str, None] = {}
+    for name in split(names):
+        if name == _TORCH_NAC and not _has_torch_nac():
+            raise ValueError("models names 'torch-nac', which is not installed; pip install --no-deps torch-nac")
+        matches = fnmatch.filter(options, name)
+        if not matches:
+            choice("models", name, options)
+        found.update(dict.fromkeys(matches))
+    if not found:
+        raise ValueError("models must name at least one model, got none")
+    return list(found)
+
+
+def split(values: Iterable[str]) -> list[str]:
+    """Parts of comma-separated strings."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def build(name: str, d_model: int, num_heads: int) -> nn.Module:
+    """The module of a name, with the same weights each time.
+
+    Args:
+        name: One of `available()`.
+        d_model: Features of input and output.
+        num_heads: Heads, where it has any.
+
+    Example:
+        >>> build("torch-gru", 8, 2)(torch.zeros(1, 5, 8)).shape
+        torch.Size([1, 5, 8])
+    """
+    builders = _builders()
+    choice("model", name, builders)
+    torch.manual_seed(0)
+    return builders[name](d_model, num_heads)
+
+
+def _builders() -> dict[str, Callable[[int, int], nn.Module]]:
+    """Every name with a function of d_model and num_heads."""
+    zoo = {name: partial(_zoo, name) for name in list_models()}
+    return zoo | {
+        REFERENCE: TorchAttention,
+        "torch-mha-fastpath": partial(TorchAttention, fastpath=True),
+        "torch-gru": _gru,
+        "ncps-cfc": _cfc,
+        "ncps-ltc": _ltc,
+        _TORCH_NAC: _torch_nac,
+    }
+
+
+def _zoo(name: str, d_model: int, num_heads: int) -> nn.Module:
+    return create(name, d_input=d_model, d_model=d_model, num_heads=num_heads)
+
+
+def _gru(d_model: int, num_heads: int) -> nn.Module:
+    return Recurrent(nn.GRU(d_model, d_model, batch_first=True))
+
+
+def _cfc(d_model: int, num_heads: int) -> nn.Module:
+    from ncps.torch import CfC
+    from ncps.wirings import AutoNCP
+
+    return Recurrent(CfC(d_model, AutoNCP(_units(d_model), d_model)))
+
+
+def _ltc(d_model: int, num_heads: int) -> nn.Module:
+    from ncps.torch import LTC
+    from ncps.wirings import AutoNCP
+
+    return Recurrent(LTC(d_model, AutoNCP(_units(d_model), d_model)))
+
+
+def _units(d_model: int) -> int:
+    """Neurons of a circuit with d_model motor neurons: as many others, and at least the three AutoNCP wants."""
+    return d_model + max(d_model, 3)
+
+
+def _torch_nac(d_model: int, num_heads: int) -> nn.Module:
+    from torch_nac import NAC  # pyright: ignore[reportMissingImports]
+
+    return NAC(d_model, num_heads, return_sequences=True)
+
+
+def _has_torch_nac() -> bool:
+    return importlib.util.find_spec("torch_nac") is not None

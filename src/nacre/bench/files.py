@@ -1,0 +1,91 @@
+"""The files of a run: JSON that a later run can go on with, and the same figures as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nacre.bench.fit import growth
+from nacre.bench.paper import COLUMN, reported
+from nacre.bench.record import ACTIONS, Cost, Entry, Result
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything a run knows.
+
+    Attributes:
+        provenance: Where the figures come from.
+        settings: What was asked for.
+        results: In the order of measurement.
+        sweep: Whether lengths were swept; then the JSON file holds fitted exponents, else the paper's figures.
+    """
+
+    provenance: dict[str, Any]
+    settings: dict[str, Any]
+    results: tuple[Result, ...] = field(default=())
+    sweep: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        data = {"format": FORMAT, "provenance": self.provenance, "settings": self.settings, "sweep": self.sweep}
+        results = [result.to_dict() for result in self.results]
+        if self.sweep:
+            return {**data, "growth": [g.to_dict() for g in growth(self.results)], "results": results}
+        rows = [(row, reported(result.entry)) for row, result in zip(results, self.results, strict=True)]
+        return {**data, "results": [{**row, COLUMN: paper and asdict(paper)} for row, paper in rows]}
+
+
+def write_record(stem: Path, record: Record) -> tuple[Path, Path]:
+    """Write `<stem>.json` and `<stem>.csv`, each whole or not at all."""
+    text = json.dumps(record.to_dict(), indent=1) + "\n"
+    return (
+        write_whole(stem.with_name(f"{stem.name}.json"), text.encode()),
+        write_whole(stem.with_name(f"{stem.name}.csv"), to_csv(record.results).encode()),
+    )
+
+
+def read_record(path: Path) -> Record:
+    """What `write_record` wrote.
+
+    Raises:
+        ValueError: If the file holds something else.
+    """
+    try:
+        data = json.loads(path.read_text())
+        if data["format"] != FORMAT:
+            raise ValueError(f"format {data['format']!r}, not {FORMAT}")
+        results = tuple(Result.from_dict(row) for row in data["results"])
+        return Record(data["provenance"], data["settings"], results, data["sweep"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a record of nacre bench ({error!r}); run without --resume") from None
+
+
+def to_csv(results: tuple[Result, ...]) -> str:
+    """One row an entry, empty where nothing was measured."""
+    columns = [*Entry.__dataclass_fields__, "parameters"]
+    for action in ACTIONS:
+        columns += [f"{action}_{name}" for name in (*Cost.__dataclass_fields__, "throughput")]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, [*columns, COLUMN], lineterminator="\n")
+    writer.writeheader()
+    for result in results:
+        writer.writerow(_row(result))
+    return buffer.getvalue()
+
+
+def _row(result: Result) -> dict[str, Any]:
+    row: dict[str, Any] = {**asdict(result.entry), "parameters": result.parameters, COLUMN: reported(result.entry)}
+    for action in ACTIONS:
+        row |= {f"{action}_{name}": value for name, value in asdict(result.cost(action)).items()}
+        row[f"{action}_throughput"] = result.throughput(action)
+    return row

@@ -1,0 +1,90 @@
+"""How cost grows with length: exponents fitted to a sweep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from nacre._check import whole
+from nacre.bench.paper import COMPLEXITY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.bench.record import Action, Result
+
+FROM = 4096  # shorter sequences cost mostly what does not depend on length
+ENOUGH = 3  # points
+Quantity = Literal["seconds", "added_bytes"]
+FITTED: tuple[tuple[Action, Quantity], ...] = (  # what is fitted for each model
+    ("forward", "seconds"),
+    ("forward", "added_bytes"),
+    ("step", "seconds"),
+    ("step", "added_bytes"),
+)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Least-squares slope of log cost over log length, and the lengths it was fitted to."""
+
+    exponent: float
+    shortest: int
+    longest: int
+    points: int
+
+
+def fit_exponent(lengths: Sequence[int], costs: Sequence[float | None], start: int = FROM) -> Fit | None:
+    """Fit cost = c * length ** exponent.
+
+    Args:
+        lengths: Of the sequences.
+        costs: At each length; None or 0 counts for nothing.
+        start: Where the fit begins, if there are at least three costs from there on; else all are fitted.
+
+    Returns:
+        The fit, or None with costs at fewer than two lengths.
+
+    Example:
+        >>> fit_exponent([10, 100, 1000], [3.0, 300.0, 30000.0]).exponent
+        2.0
+    """
+    whole("start", start, 1)
+    pairs = [(n, cost) for n, cost in zip(lengths, costs, strict=True) if cost]
+    late = [pair for pair in pairs if pair[0] >= start]
+    if len(late) >= ENOUGH:
+        pairs = late
+    used = [n for n, _ in pairs]
+    if len(set(used)) < 2:
+        return None
+    slope = np.polyfit([math.log(n) for n in used], [math.log(cost) for _, cost in pairs], 1)[0]
+    return Fit(round(float(slope), 4), min(used), max(used), len(used))
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Exponents of one model, by action and quantity, and the complexity that the paper states for it."""
+
+    model: str
+    fits: dict[tuple[Action, Quantity], Fit | None]
+    paper: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        fits = {f"{action}_{quantity}": fit and asdict(fit) for (action, quantity), fit in self.fits.items()}
+        return {"model": self.model, **fits, "complexity (paper)": self.paper}
+
+
+def growth(results: Sequence[Result]) -> list[Growth]:
+    """Exponents of every model in a sweep, in its order."""
+    models = dict.fromkeys(r.entry.model for r in results)
+    return [_growth(model, [r for r in results if r.entry.model == model]) for model in models]
+
+
+def _growth(model: str, results: Sequence[Result]) -> Growth:
+    lengths = [r.entry.length for r in results]
+    fits = {key: fit_exponent(lengths, [getattr(r.cost(key[0]), key[1]) for r in results]) for key in FITTED}
+    return Growth(model, fits, COMPLEXITY.get(model))

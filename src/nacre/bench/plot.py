@@ -1,0 +1,130 @@
+"""The bench's pictures, as PNG bytes. Needs matplotlib."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from nacre.bench.entries import REFERENCE
+from nacre.bench.fit import ENOUGH, FROM, growth
+from nacre.bench.record import ACTIONS
+from nacre.bench.table import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from nacre.bench.fit import Quantity
+    from nacre.bench.record import Action, Result
+
+# Okabe and Ito's colours, which can be told apart whatever the eye; with markers, more models than colours can be.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_BARS: dict[Action, tuple[str, str, float]] = {  # name, colour, place beside the middle of a row
+    "forward": ("forward pass", "#0072b2", -0.2),
+    "step": ("training step", "#e69f00", 0.2),
+}
+_PANELS: tuple[tuple[Quantity, float, str], ...] = (
+    ("seconds", 1.0, "time of a forward pass (s)"),
+    ("added_bytes", 1e6, "peak memory that it adds (MB)"),
+)
+
+
+def plot_ratios(results: Sequence[Result]) -> bytes:
+    """Bars of time by that of the reference, one panel a length."""
+    lengths = list(dict.fromkeys(r.entry.length for r in results))
+    models = list(dict.fromkeys(r.entry.model for r in results))
+    figure = Figure(figsize=(max(8.0, 1.7 + 4.3 * len(lengths)), 1.5 + 0.36 * len(models)), layout="constrained")
+    panels = figure.subplots(1, len(lengths), squeeze=False, sharey=True)[0]
+    for ax, length in zip(panels, lengths, strict=True):
+        rows = {r.entry.model: r for r in results if r.entry.length == length}
+        _plot_bars(ax, models, rows)
+        ax.set_title(f"length {length:,}", fontsize=12)
+        ax.set_xlabel(f"time ÷ time of {REFERENCE} (lower is faster)", fontsize=12)
+    panels[0].set_yticks(range(len(models)), models, fontsize=11)
+    panels[0].invert_yaxis()
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=12)
+    return _png(figure)
+
+
+def plot_sweep(results: Sequence[Result]) -> bytes:
+    """Time and memory of a forward pass over length, both logarithmic, with fitted exponents."""
+    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    for ax, (quantity, unit, title) in zip(figure.subplots(1, 2), _PANELS, strict=True):
+        for i, row in enumerate(growth(results)):
+            fit = row.fits["forward", quantity]
+            costs = [(r.entry.length, getattr(r.forward, quantity)) for r in results if r.entry.model == row.model]
+            x, y = np.array([(n, cost / unit) for n, cost in costs if cost]).reshape(-1, 2).T
+            label = row.model if fit is None else f"{row.model}: $n^{{{fit.exponent:.2f}}}$"
+            marker = _MARKERS[i % len(_MARKERS)]
+            ax.plot(
+                x, y, color=_COLOURS[i % len(_COLOURS)], marker=marker, markersize=6, linewidth=1.8, label=label
+            )
+        ax.set(xscale="log", yscale="log")
+        ax.set_title(title, loc="left", fontsize=13)
+        ax.set_xlabel("length n", fontsize=13)
+        _label_lengths(ax, sorted({r.entry.length for r in results}))
+        ax.yaxis.set_major_formatter(FuncFormatter(_plain))
+        _open_frame(ax)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False, fontsize=11.5)
+    fitted = (
+        f"Exponents: fitted to lengths from {FROM:,} on, or to all where there are fewer than {ENOUGH} of those."
+    )
+    figure.supxlabel(fitted, fontsize=11)
+    return _png(figure)
+
+
+def _plot_bars(ax: Axes, models: Sequence[str], rows: dict[str, Result]) -> None:
+    ratios = [r.cost(a).ratio for r in rows.values() for a in ACTIONS]
+    known = [ratio for ratio in ratios if ratio] or [1.0]
+    ax.set_xscale("log")
+    ax.set_xlim(min(0.7, *known) / 1.3, max(1.5, *known) * 2.6)  # on the right, room for the figures
+    for action, (label, colour, shift) in _BARS.items():
+        costs = [rows[m].cost(action) if m in rows else None for m in models]
+        widths = [c.ratio - 1 if c and c.ratio else 0.0 for c in costs]
+        ax.barh(np.arange(len(models)) + shift, widths, 0.38, left=1.0, color=colour, label=label)
+        for i, cost in enumerate(costs):
+            if cost is not None:
+                text = number(cost.ratio) if cost.ratio else cost.state.partition(":")[0]
+                ax.annotate(
+                    text,
+                    (max(cost.ratio or 1.0, 1.0), i + shift),
+                    (3, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=9,
+                )
+    ax.axvline(1.0, color="#444444", linewidth=1)
+    ax.margins(y=0.02)
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    _open_frame(ax)
+
+
+def _label_lengths(ax: Axes, lengths: list[int]) -> None:
+    shown = lengths[:: max(1, -(-len(lengths) // 5))]
+    ax.set_xticks(shown, [f"{n:,}" for n in shown])
+    ax.set_xticks([], minor=True)
+
+
+def _plain(value: float, _: int) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _open_frame(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=11)
+    ax.grid(color="#e4e4e4", linewidth=0.7)
+    ax.set_axisbelow(True)
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()

@@ -1,0 +1,106 @@
+"""`nacre bench`: what each of its options starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from nacre.bench.entries import SWEPT, available, resolve, split
+from nacre.bench.measure import Log, Settings, measure_all
+from nacre.bench.plot import plot_ratios, plot_sweep
+from nacre.bench.table import print_results, print_sweep
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LENGTHS = (1024,)
+SWEPT_LENGTHS = tuple(2**i for i in range(8, 18))  # 256 to 131,072
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command's options; empty models and lengths stand for the defaults of a table, or of a sweep."""
+
+    models: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+    batch: int = 1
+    d_model: int = 64
+    num_heads: int = 4
+    threads: int | None = None
+    time_limit: float = 120.0
+    out: Path = Path("results")
+    resume: bool = False
+    sweep: bool = False
+    selection: bool = False
+
+
+def run(options: Options) -> None:
+    """Do what the options ask for: the table, or instead of it a sweep, a study of selection, or both."""
+    if options.sweep or not options.selection:
+        run_bench(_settings(options), options.out, resume=options.resume)
+    if options.selection:
+        from nacre.bench.selection import run_selection
+
+        options.out.mkdir(parents=True, exist_ok=True)
+        run_selection(options.out)
+
+
+def run_bench(settings: Settings, out: Path, *, resume: bool = False) -> tuple[Path, ...]:
+    """Measure, print a table, and write figures and a plot; all that was measured, also after Ctrl-C.
+
+    Args:
+        settings: What to measure.
+        out: Directory for `bench.json`, `bench.csv` and `bench.png`; of a sweep, `bench-sweep.*`.
+        resume: Whether to keep what an earlier run of equal settings finished.
+
+    Returns:
+        The files.
+    """
+    out = Path(out)
+    log = Log(out / ("bench-sweep" if settings.sweep else "bench"), settings, resume=resume)
+    files: tuple[Path, ...] = ()
+    try:
+        measure_all(log, settings, Console(stderr=True))
+    finally:
+        if log.record.results:
+            files = _report(log)
+    return files
+
+
+def _report(log: Log) -> tuple[Path, ...]:
+    """Print the record and draw it."""
+    console = Console()
+    results = tuple(sorted(log.record.results, key=lambda r: r.entry.length))
+    print_it, draw = (print_sweep, plot_sweep) if log.record.sweep else (print_results, plot_ratios)
+    print_it(results, console)
+    write_whole(log.stem.with_name(f"{log.stem.name}.png"), draw(results))
+    files = tuple(log.stem.with_name(f"{log.stem.name}.{suffix}") for suffix in ("json", "csv", "png"))
+    for file in files:
+        console.print(f"wrote {file}", soft_wrap=True)
+    return files
+
+
+def _settings(options: Options) -> Settings:
+    names = [name for name in SWEPT if name in available()] if options.sweep else available()
+    return Settings(
+        models=tuple(resolve(options.models) if options.models else names),
+        lengths=_lengths(options.lengths) or (SWEPT_LENGTHS if options.sweep else LENGTHS),
+        batch=options.batch,
+        d_model=options.d_model,
+        num_heads=options.num_heads,
+        threads=options.threads,
+        time_limit=options.time_limit,
+        sweep=options.sweep,
+    )
+
+
+def _lengths(values: Iterable[str]) -> tuple[int, ...]:
+    parts = split(values)
+    for part in parts:
+        if not part.isascii() or not part.isdigit() or int(part) < 1:
+            raise ValueError(f"lengths must be whole numbers of at least 1, got {part!r}")
+    return tuple(int(part) for part in parts)

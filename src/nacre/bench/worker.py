@@ -1,0 +1,169 @@
+"""Measures one action of one entry, in a process of its own: `python -m nacre.bench.worker`.
+
+The request is one JSON object on stdin. The answer comes in parts, each a JSON object on a line of stdout as soon
+as it is known, so that what was measured survives the end of the process: parameters, peak memory, and times after
+every round. Memory comes first, before anything but the model has been in the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nacre.bench.entries import REFERENCE, build
+from nacre.bench.memory import die_first, peak_of
+from nacre.bench.record import MIN_ROUNDS, Action, Entry
+
+WARM_UP_LENGTH = 64
+MAX_ROUNDS = 30
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl
+NO_PEAK = "peak memory is not known: the kernel's high-water mark cannot be reset here"
+
+Emit = Callable[[dict[str, Any]], None]  # takes a part of the answer
+Act = Callable[[nn.Module, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a worker is asked for.
+
+    Attributes:
+        entry: The model and its size.
+        action: What to measure.
+        compare: Whether to time the reference beside it, in turns.
+        budget: Seconds of timing after which no further round starts.
+        threads: Threads of torch; None for its own choice.
+    """
+
+    entry: Entry
+    action: Action
+    compare: bool
+    budget: float
+    threads: int | None = None
+
+    def to_json(self) -> str:
+        """As one line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """What `to_json` wrote."""
+        data = json.loads(text)
+        return cls(**{**data, "entry": Entry(**data["entry"])})
+
+
+def answer(request: Request, emit: Emit) -> None:
+    """Measure, and emit the parts of the answer."""
+    entry = request.entry
+    model = build(entry.model, entry.d_model, entry.num_heads)
+    emit({"parameters": sum(p.numel() for p in model.parameters())})
+    x = torch.randn(entry.batch, entry.length, entry.d_model)
+    act = _ACTIONS[request.action]
+    act(model, x[:, :WARM_UP_LENGTH].contiguous())  # loads what is loaded on first use
+    _forget(model)
+    peak = peak_of(lambda: act(model, x))
+    _forget(model)
+    emit({"note": NO_PEAK} if peak is None else asdict(peak))
+    reference = None
+    if request.compare:
+        reference = build(REFERENCE, entry.d_model, entry.num_heads)
+        _seconds(act, reference, x)  # the model has had its first run at this length, the reference has not
+    _time(
+        lambda: _seconds(act, model, x), reference and (lambda: _seconds(act, reference, x)), request.budget, emit
+    )
+
+
+def _time(
+    model: Callable[[], float],
+    reference: Callable[[], float] | None,
+    budget: float,
+    emit: Emit,
+) -> None:
+    """Rounds of the reference, then the model: a busy machine slows both, and the ratio stays."""
+    start = time.perf_counter()
+    times, ratios = [], []
+    while len(times) < MIN_ROUNDS or (len(times) < MAX_ROUNDS and time.perf_counter() - start < budget):
+        before = None if reference is None else reference()
+        times.append(model())
+        if before is not None:
+            ratios.append(times[-1] / before)
+        emit(summary(times, ratios))
+
+
+def summary(times: list[float], ratios: list[float]) -> dict[str, Any]:
+    """Median, distance between the quartiles, and the median ratio."""
+    spread = None
+    if len(times) > 1:
+        low, _, high = statistics.quantiles(times, n=4, method="inclusive")
+        spread = high - low
+    return {
+        "seconds": statistics.median(times),
+        "spread": spread,
+        "rounds": len(times),
+        "ratio": statistics.median(ratios) if ratios else None,
+    }
+
+
+def _forward(model: nn.Module, x: Tensor) -> None:
+    model.eval()
+    with torch.inference_mode():
+        model(x)
+
+
+def _step(model: nn.Module, x: Tensor) -> None:
+    model.train()
+    model(x).sum().backward()
+
+
+_ACTIONS: dict[str, Act] = {"forward": _forward, "step": _step}
+
+
+def _seconds(act: Act, model: nn.Module, x: Tensor) -> float:
+    start = time.perf_counter()
+    act(model, x)
+    taken = time.perf_counter() - start
+    _forget(model)
+    return taken
+
+
+def _forget(model: nn.Module) -> None:
+    model.zero_grad(set_to_none=True)
+
+
+def die_with_parent() -> None:
+    """End this process when the one that started it ends, however that comes about (Linux)."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def main() -> None:
+    """Answer the request on stdin."""
+    die_with_parent()
+    die_first()
+    request = Request.from_json(sys.stdin.read())
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)  # what a library prints must not stand among the answers
+
+        def emit(part: dict[str, Any]) -> None:
+            out.write(json.dumps(part) + "\n")
+            out.flush()
+
+        answer(request, emit)
+
+
+if __name__ == "__main__":
+    main()
