@@ -14,8 +14,8 @@ import nacre
 from nacre import Backbone
 from nacre.functional import sqrt_topk
 from nacre.native import library
-from nacre.native.mix import MixSelected
-from nacre.native.settle import ACTIVATION_CODES, Circuit, SettleSelected
+from nacre.native.mix import mix_selected
+from nacre.native.settle import ACTIVATION_CODES, Circuit, settle_selected
 from nacre.pairs import Tokens, settle_rows
 from nacre.program import Base, Program
 from test_circuit import WIRINGS, noisy
@@ -45,9 +45,7 @@ def activate(x, activation="tanh"):
     """The kernel's activation of each number of x [R], in pairs with a key of 0."""
     index = torch.zeros(1, len(x), 1, dtype=torch.int64)
     nothing = x.new_zeros(1, 0)
-    return SettleSelected.apply(
-        x.view(1, -1, 1), x.new_zeros(1, 1, 1), nothing, nothing, index, one_row(activation)
-    )
+    return settle_selected(x.view(1, -1, 1), x.new_zeros(1, 1, 1), nothing, nothing, index, one_row(activation))
 
 
 def settled(backbone, dtype, rows=13, keys=7, columns=5):
@@ -135,13 +133,27 @@ def test_gradcheck_of_the_kernels():
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
     def settle(*x):
-        return SettleSelected.apply(*x, index, circuit)
+        return settle_selected(*x, index, circuit)
 
     assert torch.autograd.gradcheck(settle, inputs)
     assert torch.autograd.gradgradcheck(settle, inputs)
     mixed = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 4, 2), (3, 2, 5))]
-    assert torch.autograd.gradcheck(lambda a, b: MixSelected.apply(a, b, index), mixed)
-    assert torch.autograd.gradgradcheck(lambda a, b: MixSelected.apply(a, b, index), mixed)
+    assert torch.autograd.gradcheck(lambda a, b: mix_selected(a, b, index), mixed)
+    assert torch.autograd.gradgradcheck(lambda a, b: mix_selected(a, b, index), mixed)
+
+
+def test_gradients_of_gradients_survive_other_strides():
+    circuit = noisy(Backbone(WIRINGS["ncp"], heads=2)).circuit
+    index = torch.randint(3, (2, 4, 2))
+    shapes = [(circuit.columns, 2, 4), (circuit.columns, 2, 3), (len(circuit.program.source), 2), (30, 2)]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    outer = [x.movedim(0, -1) for x in inputs[:2]] + [x.T for x in inputs[2:]]
+    value = torch.randn(5, 3, 2, dtype=torch.float64, requires_grad=True).movedim(0, -1).transpose(1, 2)
+    motor = settle_selected(*outer, index, circuit)
+    mixed = mix_selected(motor[0], value.transpose(1, 2), index)
+    grads = torch.autograd.grad(mixed.square().sum(), outer, create_graph=True)
+    assert all(g.requires_grad for g in grads)
+    assert all((g != 0).any() for g in torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
 
 
 @settings(max_examples=60, deadline=None)

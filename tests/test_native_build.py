@@ -84,6 +84,17 @@ def test_a_failing_compiler_is_quoted(fresh, tmp_path):
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+@pytest.mark.parametrize("which", ["folder", "file"])
+def test_code_that_others_can_write_is_not_loaded(which, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_compile", lambda compiler, extra, target: target.write_bytes(b"") and None)
+    made = build.build(tmp_path)
+    made.chmod(0o644)
+    assert build.build(tmp_path) == made
+    (tmp_path if which == "folder" else made).chmod(0o777)
+    with pytest.raises(RuntimeError, match="can be written by others; set NACRE_CACHE"):
+        build.build(tmp_path)
+
+
 def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.delenv("NACRE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

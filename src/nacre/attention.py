@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from nacre import select, streaming
 from nacre.backbone import Backbone
-from nacre.config import NACConfig, RareOptions, Selection
+from nacre.config import NACConfig, RareOptions, Selection, refuse_unknown
 from nacre.inputs import prepare
 from nacre.io import saveable
 from nacre.packing import Packing
@@ -23,8 +22,6 @@ from nacre.wiring import Wiring
 from nacre.wiring_build import WiringKind, backbone_wiring, sensory_wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nacre.backbone import WiredBackbone
     from nacre.inputs import Inputs
     from nacre.streaming import StreamState
@@ -77,7 +74,7 @@ class NAC(nn.Module):
         **rare: Unpack[RareOptions],
     ) -> None:
         super().__init__()
-        _refuse_unknown(rare)
+        refuse_unknown(rare)
         self.config = config = NACConfig(
             d_model=d_model,
             num_heads=num_heads,
@@ -341,12 +338,3 @@ def _head_first(x: Tensor, queries: Packing) -> Tensor:
     # By way of T * K: torch.export fails on the direct way where K = T (all pairs).
     x = x.flatten(2).transpose(0, 1).reshape(x.shape[1], -1, x.shape[3])
     return x if queries.rows is None else x.index_select(1, queries.rows)
-
-
-def _refuse_unknown(options: Mapping[str, object]) -> None:
-    known = list(RareOptions.__annotations__)
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, [*known, "top_k", "mode", "sparsity", "wiring", "causal"], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"NAC has no option {name!r}{hint}; further options are {', '.join(known)}")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nacre._check import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
 from nacre.native import library
-from nacre.native.settle import ACTIVATION_CODES, Circuit, SettleSelected
+from nacre.native.settle import ACTIVATION_CODES, Circuit, settle_selected
 from nacre.program import compile_rows
 from nacre.synapses import CircuitWeights, pick
 from nacre.wiring_build import DEFAULT_SETTLE_STEPS
@@ -186,7 +186,7 @@ class WiredBackbone:
             synapses = weight.weight[:, torch.from_numpy(backbone.circuit.program.weight)]
         if backbone.activation not in ACTIVATION_CODES or not library.runs(query, key, synapses, self.bias):
             return None
-        motor = SettleSelected.apply(query, key, synapses, self.bias, index, backbone.circuit)
+        motor = settle_selected(query, key, synapses, self.bias, index, backbone.circuit)
         return backbone.weights.read(motor.flatten(2).movedim(0, -1)).movedim(-1, 0).view(motor.shape)
 
     def settle(self, drive: Tensor) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -14,7 +15,7 @@ from nacre.wiring import Wiring
 from nacre.wiring_build import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class Phi(StrEnum):
@@ -210,3 +211,13 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "seed": lambda n, v: whole(n, v, 0),
     "bias": flag,
 }
+
+
+def refuse_unknown(options: Mapping[str, object]) -> None:
+    """Refuse keywords of `NAC` that no option has."""
+    known = list(RareOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*known, "top_k", "mode", "sparsity", "wiring", "causal"], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"NAC has no option {name!r}{hint}; further options are {', '.join(known)}")

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from nacre.config import Phi
 from nacre.dynamics import solve_logits, time_gate
 from nacre.native import library
-from nacre.native.mix import MixSelected
+from nacre.native.mix import mix_selected
 from nacre.plan import SCALARS, chunk_rows
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def mix(share: Tensor, value: Tensor, index: Tensor) -> Tensor:
     """
     share = share.to(value.dtype)
     if library.runs(share, value):
-        return MixSelected.apply(share, value, index)
+        return mix_selected(share, value, index)
     selected = _rows(value.transpose(0, 1), index)  # [H, C, K, D]
     return (share.unsqueeze(-2) @ selected).squeeze(-2).transpose(0, 1)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nacre._check import padding_mask, whole
 from nacre.native import library
+from nacre.native.search import MOST_KEYS
 from nacre.native.search import sqrt_search as native_search
 
 _CHUNK_ELEMENTS = 2**22  # candidate key components scored at a time, so that memory does not grow with T * S
@@ -107,7 +108,7 @@ def _sqrt_search(
     block = math.isqrt(size) if block_size is None else min(block_size, size)
     edges = _edges(size, block, causal)
     wanted = min(math.ceil(top_k / block), len(edges) - 1)
-    if library.runs(q, k):
+    if top_k <= MOST_KEYS and library.runs(q, k):
         return native_search(q, k, skip, padding, edges, block, wanted, top_k, causal)
     blocks = _cut(k, padding, block, edges.to(k.device))
     candidates = (wanted + causal) * blocks.positions.shape[1]

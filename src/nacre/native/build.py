@@ -35,9 +35,11 @@ def build(folder: Path | None = None) -> Path:
         raise RuntimeError("no C++ compiler was found")
     folder = cache_folder() if folder is None else folder
     target = folder / f"nacre-{_fingerprint(compiler)}.so"
-    if target.exists():
-        return target
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _require_own(folder)
+    if target.exists():
+        _require_own(target)
+        return target
     # Without OpenMP (Apple's clang) the kernels run on one thread.
     errors = [_compile(compiler, extra, target) for extra in (("-fopenmp",), ())]
     if target.exists():
@@ -69,6 +71,15 @@ def _compile(compiler: str, extra: tuple[str, ...], target: Path) -> str | None:
             return next((line for line in lines if "error" in line), lines[-1] if lines else "no message")
         made.replace(target)
     return None
+
+
+def _require_own(path: Path) -> None:
+    """Refuse to load code from where another user can put it."""
+    if not hasattr(os, "getuid"):
+        return
+    status = path.stat()
+    if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002:
+        raise RuntimeError(f"{path} can be written by others; set NACRE_CACHE to a folder of your own")
 
 
 def _fingerprint(compiler: str) -> str:

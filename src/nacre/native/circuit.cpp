@@ -1,4 +1,4 @@
-// The circuit of every query-key pair, forward and backward, with 32 pairs side by side in SIMD lanes.
+// The circuit of every query-key pair, forward and backward, with 64 pairs side by side in SIMD lanes.
 //
 // A circuit is a program of rows. A row is one neuron at one settle step: the activation of a base (a column of the
 // input drive, a constant, or another row) plus its synapses, each a weight times an earlier row. Walking synapses

@@ -1,4 +1,4 @@
-"""`MixSelected`: sums of selected values by the compiled kernel, forward and backward."""
+"""`mix_selected`: sums of selected values by the compiled kernel, forward and backward."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ from torch import Tensor
 from nacre.native.library import call
 
 
-class _Mix(ctypes.Structure):
+class _Sizes(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("heads", "queries", "keys", "selected", "width")),
         *((name, ctypes.c_void_p) for name in ("share", "value", "index")),
     )
 
 
-class MixSelected(torch.autograd.Function):
-    """out[r, h] = sum over k of share[h, r, k] * value[index[h, r, k], h], without a copy of selected values."""
+def mix_selected(share: Tensor, value: Tensor, index: Tensor) -> Tensor:
+    """out[r, h] = sum over k of share[h, r, k] * value[index[h, r, k], h], without a copy of selected values.
+
+    Args:
+        share: [H, R, K].
+        value: [S, H, D].
+        index: [H, R, K] selected rows of value.
+
+    Returns:
+        [R, H, D].
+    """
+    # Here and not inside the function below, whose gradients of gradients must find the tensors it was given.
+    return _Mix.apply(share.contiguous(), value.contiguous(), index.contiguous())
+
+
+class _Mix(torch.autograd.Function):
+    """`mix_selected`."""
 
     @staticmethod
     def forward(ctx: Any, share: Tensor, value: Tensor, index: Tensor) -> Tensor:  # noqa: ANN401
-        """Sum up.
-
-        Args:
-            ctx: Context of autograd.
-            share: [H, R, K].
-            value: [S, H, D].
-            index: [H, R, K] selected rows of value.
-
-        Returns:
-            [R, H, D].
-        """
-        share, value, index = (x.contiguous() for x in (share, value, index))
+        """Call the kernel."""
         ctx.save_for_backward(share, value, index)
         out = share.new_empty(share.shape[1], *value.shape[1:])
         call("mix", share.dtype, _struct(share, value, index), out)
@@ -56,7 +60,7 @@ class MixSelected(torch.autograd.Function):
         return by_share, by_value, None
 
 
-def _struct(share: Tensor, value: Tensor, index: Tensor) -> _Mix:
+def _struct(share: Tensor, value: Tensor, index: Tensor) -> _Sizes:
     heads, rows, columns = share.shape
     pointers = (x.data_ptr() for x in (share, value, index))
-    return _Mix(heads, rows, len(value), columns, value.shape[2], *pointers)
+    return _Sizes(heads, rows, len(value), columns, value.shape[2], *pointers)

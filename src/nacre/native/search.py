@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nacre.native.library import call
 
+MOST_KEYS = 256  # of a query; the kernel keeps them in a list by insertion, which suits small numbers
 _SIZES = ("series", "heads", "queries", "keys", "width", "blocks", "block", "selected", "wanted")
 
 

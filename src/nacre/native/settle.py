@@ -15,6 +15,8 @@ from nacre.native.library import call
 from nacre.program import evaluate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.program import Program
 
 # Activations whose slope follows from their value; the others run in PyTorch.
@@ -73,35 +75,38 @@ class Circuit:
         return _Program(*sizes, ACTIVATION_CODES[self.activation], **pointers)
 
 
-class SettleSelected(torch.autograd.Function):
-    """States of the output rows [outputs, H, R, K]; backward computes the circuit again and stores no neuron."""
+def settle_selected(
+    query: Tensor, key: Tensor, weight: Tensor, constant: Tensor, index: Tensor, circuit: Circuit
+) -> Tensor:
+    """Settle the circuit of every selected pair.
+
+    Args:
+        query: [H, R, P] input drive by queries.
+        key: [H, S, P] by keys.
+        weight: [H or 1, synapses] in the program's order.
+        constant: [H or 1, constants].
+        index: [H, R, K] selected rows of key.
+        circuit: The program.
+
+    Returns:
+        States of the output rows [outputs, H, R, K].
+    """
+    # Here and not inside the function below, whose gradients of gradients must find the tensors it was given.
+    return _Settle.apply(*(x.contiguous() for x in (query, key, weight, constant, index)), circuit)
+
+
+class _Settle(torch.autograd.Function):
+    """`settle_selected`; backward computes the circuit again and stores no neuron."""
 
     @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401
-        query: Tensor,
-        key: Tensor,
-        weight: Tensor,
-        constant: Tensor,
-        index: Tensor,
-        circuit: Circuit,
-    ) -> Tensor:
-        """Settle.
-
-        Args:
-            ctx: Context of autograd.
-            query: [H, R, P] input drive by queries.
-            key: [H, S, P] by keys.
-            weight: [H or 1, synapses] in the program's order.
-            constant: [H or 1, constants].
-            index: [H, R, K] selected rows of key.
-            circuit: The program.
-        """
-        query, key, weight, constant, index = (x.contiguous() for x in (query, key, weight, constant, index))
-        ctx.save_for_backward(query, key, weight, constant, index)
+    def forward(ctx: Any, *args: Any) -> Tensor:  # noqa: ANN401
+        """Call the kernel."""
+        *inputs, circuit = args
+        ctx.save_for_backward(*inputs)
         ctx.circuit = circuit
+        query, *_, index = inputs
         out = query.new_empty(circuit.outputs, *index.shape)
-        _call("forward", circuit, (query, key, weight, constant, index), out)
+        _call("forward", circuit, inputs, out)
         return out
 
     @staticmethod
@@ -115,7 +120,7 @@ class SettleSelected(torch.autograd.Function):
         return (*grads, None, None)
 
 
-def _differentiable_grads(circuit: Circuit, inputs: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
+def _differentiable_grads(circuit: Circuit, inputs: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:
     """The gradients by PyTorch's own operators, row by row."""
     query, key, weight, constant, index = inputs
     heads = torch.arange(len(index))[:, None, None]
@@ -126,7 +131,7 @@ def _differentiable_grads(circuit: Circuit, inputs: tuple[Tensor, ...], grad: Te
     return [next(made) if x.requires_grad else None for x in inputs[:4]]
 
 
-def _call(name: str, circuit: Circuit, inputs: tuple[Tensor, ...], *tensors: Tensor) -> None:
+def _call(name: str, circuit: Circuit, inputs: Sequence[Tensor], *tensors: Tensor) -> None:
     query, key, weight, constant, index = inputs
     pairs = _Pairs(
         query.shape[0], query.shape[1], key.shape[1], index.shape[2], weight.shape[0],
