@@ -116,8 +116,8 @@ def main() -> None:
     x = torch.randn(1, LENGTH, D_MODEL)
     result: dict[str, Any] = provenance("python tools/bench_steps.py")
     result["size"] = {"length": LENGTH, "d_model": D_MODEL, "num_heads": HEADS, "batch": 1, "rounds": ROUNDS}
-    # Training first: it makes the heap keep memory, without which forward passes in PyTorch alone take nearly twice
-    # as long and the kernels would look better than they are.
+    # Training first: it makes the heap keep memory. Without that, forward passes in PyTorch alone take half as
+    # long again, and the kernels would look better than they are.
     for name, act in (("step", step), ("forward", forward)):
         result[name] = {"kernels": kernels(act, x), "sparsity": sparsities(act, x), "padding": padding(act)}
     print(f"wrote {write_result('speed-steps.json', result)}")  # noqa: T201

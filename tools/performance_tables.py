@@ -52,14 +52,16 @@ def megabytes(cost: dict[str, Any]) -> str:
 def bench() -> str:
     """Every model at 1,024 steps, the fastest first."""
     rows = sorted(load("bench.json")["results"], key=lambda row: row["forward"]["ratio"] or 1e9)
-    head = ("model", "parameters", "forward ms", "ratio", "MB", "training ms", "ratio", "MB")
+    head = ("model", "parameters", "forward ms", "ratio", "MB", "training ms", "ratio", "MB", "reported")
     cells = []
     for row in rows:
         costs = [
             (milliseconds(cost), "" if cost["ratio"] is None else number(cost["ratio"]), megabytes(cost))
             for cost in (row["forward"], row["step"])
         ]
-        cells.append((f"`{row['model']}`", f"{row['parameters']:,}", *costs[0], *costs[1]))
+        paper = row["reported (paper, GPU)"]
+        reported = "" if paper is None else f"{paper['seconds']:.2f} s, {paper['megabytes']:.0f} MB"
+        cells.append((f"`{row['model']}`", f"{row['parameters']:,}", *costs[0], *costs[1], reported))
     return table(head, cells)
 
 
