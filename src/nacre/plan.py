@@ -55,9 +55,9 @@ class _Share:
 # Counted from the code, and set right by measurements: tests/test_plan.py compares with the kernel's own account.
 _SHARES = {
     ("forward", True): _Share(widths=5, drives=2, pair=6.5, chunks=1.5),
-    ("training", True): _Share(widths=11, drives=4, pair=13.5, chunks=6),
+    ("training", True): _Share(widths=12, drives=4, pair=16, chunks=10),
     ("forward", False): _Share(widths=5, drives=2, pair=0.5, chunks=4.5),
-    ("training", False): _Share(widths=11, drives=6, pair=0.5, chunks=17),
+    ("training", False): _Share(widths=12, drives=6, pair=0.5, chunks=22),
 }
 
 
@@ -90,7 +90,7 @@ def plan(batch: int, length: int, layer: NAC, *, valid: float = 1.0) -> Plan:
     chunk = chunk_rows(config.num_heads, columns, width)
     pairs = rows * config.num_heads * columns
     busy = min(rows, chunk) * config.num_heads * columns * width  # numbers of a chunk
-    padded = batch * length * (config.width + 3 * config.d_model) if valid < 1 else 0
+    padded = batch * length * (config.width + 6 * config.d_model) if valid < 1 else 0
 
     def bytes_of(share: _Share) -> int:
         tokens = rows * (share.widths * config.d_model + share.drives * config.num_heads * inputs)

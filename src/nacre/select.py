@@ -160,15 +160,16 @@ _exact_op = torch.library.custom_op(
 def _sqrt_shape(
     q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
 ) -> tuple[Tensor, Tensor]:
-    return _result(q, top_k)
+    return empty_result(q, top_k)
 
 
 @_exact_op.register_fake
 def _exact_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
-    return _result(q, top_k)
+    return empty_result(q, top_k)
 
 
-def _result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+def empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """Index and valid of the right shape, for tracing."""
     shape = (*q.shape[:3], top_k)
     return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
 

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from nacre._check import whole
 from nacre.cluster_tree import Tree, grow, join
-from nacre.select import best_columns, check_search
+from nacre.select import best_columns, check_search, empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,8 +155,7 @@ _cluster_op = torch.library.custom_op(
 def _result_shape(
     q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
 ) -> tuple[Tensor, Tensor]:
-    shape = (*q.shape[:3], top_k)
-    return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
+    return empty_result(q, top_k)
 
 
 def _parts(q: Tensor, k: Tensor, usable: Tensor, plan: ClusterPlan) -> Iterator[tuple[Tensor, Tensor]]:

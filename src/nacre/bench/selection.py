@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -152,18 +153,27 @@ def vectors_scored(length: int, top_k: int, *, causal: bool) -> dict[str, int]:
 
 
 def _print_table(rows: list[SelectionRow]) -> None:
-    table = Table(title="recall of the best keys, vectors compared per query, milliseconds for all queries")
-    names = ("keys", "causal", "length", "recall\nsqrt", "\ncluster", "vectors\nsqrt", "\ncluster")
-    for name in (*names, "ms\nsqrt", "\ncluster", "\nexact"):
-        table.add_column(name, justify="left" if name in names[:2] else "right")
+    table = Table(
+        title="selection of keys",
+        caption="recall: share of the best keys found; vectors: compared with the last query, sqrt/cluster; "
+        "ms: for all queries.",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for name in ("keys", "length", "recall\nsqrt", "\ncluster", "vectors", "ms\nsqrt", "\ncluster", "\nexact"):
+        table.add_column(name, justify="left" if name == "keys" else "right", no_wrap=True)
     cells = {(r.keys, r.causal, r.length, r.method): r for r in rows}
     for keys, causal, length, method in cells:
         if method == "sqrt":
             sqrt, cluster, exact = (cells[keys, causal, length, m] for m in ("sqrt", "cluster", "exact"))
-            shares = [f"{r.recall:.3f}" for r in (sqrt, cluster)]
-            counts = [f"{r.vectors:,}" for r in (sqrt, cluster)]
-            times = [f"{r.milliseconds:,.1f}" for r in (sqrt, cluster, exact)]
-            table.add_row(keys, "yes" if causal else "no", f"{length:,}", *shares, *counts, *times)
+            table.add_row(
+                f"{keys}, causal" if causal else keys,
+                f"{length:,}",
+                *(f"{r.recall:.3f}" for r in (sqrt, cluster)),
+                f"{sqrt.vectors}/{cluster.vectors}",
+                *(f"{r.milliseconds:,.0f}" for r in (sqrt, cluster, exact)),
+            )
     Console().print(table)
 
 
