@@ -52,11 +52,21 @@ def test_what_the_page_says_in_short_holds(table, sweep):
             assert sweep["nac", length]["forward"]["seconds"] < row["forward"]["seconds"], length
 
 
+def test_the_page_says_how_well_the_trained_layer_does():
+    training = json.loads((ROOT / "results" / "bench-selection.json").read_text())["training"]
+    own, other = training["held_out_error"], training["held_out_error_of_persistence"]
+    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    assert f"its held-out error is {own:.3f}, that of persistence {other:.3f}" in text
+
+
 def test_what_the_readme_says_holds(table, sweep):
     text = " ".join((ROOT / "README.md").read_text().split())
     nac, theirs = (table[model]["forward"]["ratio"] for model in ("nac", "torch-nac"))
     assert f"takes {nac:.1f} times as long as `torch.nn.MultiheadAttention`" in text
     assert f"is {theirs / nac:.0f} times as fast as the paper's public code" in text
+    for (model, length), row in sweep.items():
+        if model == "torch-nac" and row["forward"]["seconds"]:
+            assert sweep["nac", length]["forward"]["seconds"] < row["forward"]["seconds"], length
     (long,) = json.loads((ROOT / "results" / "long" / "bench-sweep.json").read_text())["results"]
     assert long["length"] == 1_000_000
     assert long["forward"]["state"] == "ok"

@@ -106,6 +106,12 @@ def test_what_it_says(monkeypatch):
     assert library.library() is not None
 
 
+def test_what_is_no_layer_is_refused():
+    stack = nacre.NACEncoder(nacre.NACConfig(**LAYER), num_layers=1)
+    with pytest.raises(TypeError, match="layer must be a nacre.NAC, got NACEncoder"):
+        nacre.plan(1, 10, stack)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"), [((0, 5), "batch must be"), ((1, 0), "length must be"), ((1, 2.5), "length must be")]
 )

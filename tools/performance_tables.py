@@ -52,7 +52,7 @@ def megabytes(cost: dict[str, Any]) -> str:
 def bench() -> str:
     """Every model at 1,024 steps, the fastest first."""
     rows = sorted(load("bench.json")["results"], key=lambda row: row["forward"]["ratio"] or 1e9)
-    head = ("model", "parameters", "forward ms", "ratio", "MB", "training ms", "ratio", "MB", "reported")
+    head = ("model", "parameters", "forward ms", "ratio", "MB", "training ms", "ratio", "MB", "reported s")
     cells = []
     for row in rows:
         costs = [
@@ -60,7 +60,7 @@ def bench() -> str:
             for cost in (row["forward"], row["step"])
         ]
         paper = row["reported (paper, GPU)"]
-        reported = "" if paper is None else f"{paper['seconds']:.2f} s, {paper['megabytes']:.0f} MB"
+        reported = "" if paper is None else f"{paper['seconds']:.2f}"
         cells.append((f"`{row['model']}`", f"{row['parameters']:,}", *costs[0], *costs[1], reported))
     return table(head, cells)
 

@@ -81,6 +81,10 @@ def plan(batch: int, length: int, layer: NAC, *, valid: float = 1.0) -> Plan:
     whole("batch", batch, 1)
     whole("length", length, 1)
     real("valid", valid, 0.0, 1.0)
+    if not hasattr(layer, "backbone"):  # a stack takes what its layers take, one by one
+        raise TypeError(
+            f"layer must be a nacre.NAC, got {type(layer).__name__}; of a stack, plan one of its layers"
+        )
     config, item = layer.config, layer.out_proj.weight.element_size()
     kernels = library() is not None and item >= 4 and config.activation in ACTIVATION_CODES
     columns = length if config.top_k is None else config.top_k
