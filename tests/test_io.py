@@ -112,7 +112,7 @@ def edit(path, **changes):
     [
         ({"format": 2}, "has format 2, this nacre .* reads format 1"),
         ({"format": None}, "has format None"),
-        ({"kind": "Transformer9"}, "holds a 'Transformer9'; this nacre .* knows NAC"),
+        ({"kind": "Transformer9"}, "holds a 'Transformer9'; this nacre .* knows .*NAC"),
         ({"weights": "../../secret.safetensors"}, "no file name that nacre writes"),
         ({"weights": 3}, "no file name that nacre writes"),
         ({"weights": "weights-0123456789abcdef.safetensors"}, "is missing"),
@@ -144,7 +144,7 @@ def test_nothing_there(tmp_path):
 
 
 def test_only_what_can_be_described_is_saved(tmp_path):
-    with pytest.raises(TypeError, match="cannot save a Linear; nacre saves NAC"):
+    with pytest.raises(TypeError, match="cannot save a Linear; nacre saves .*NAC"):
         nacre.save(torch.nn.Linear(2, 2), tmp_path / "x")
     assert not (tmp_path / "x").exists()
 

@@ -102,3 +102,26 @@ def time_stamps(name: str, value: object, shape: tuple[int, int]) -> Tensor:
             f"{name} must have shape {shape} (batch, time), one stamp for each step, got {tuple(value.shape)}"
         )
     return value
+
+
+def ascending(name: str, value: Tensor, padding: Tensor | None) -> None:
+    """Refuse stamps [batch, time] that are not finite, or that go back from one valid step to the next.
+
+    Skipped under torch.compile, where a check on values would break the graph.
+    """
+    if torch.compiler.is_compiling():
+        return
+    valid = torch.ones_like(value, dtype=torch.bool) if padding is None else ~padding
+    lost = ~value.isfinite() & valid
+    if lost.any():
+        row, step = lost.nonzero()[0].tolist()
+        raise ValueError(f"{name} must be finite, got {value[row, step].item()} at row {row}, step {step}")
+    latest = value.masked_fill(~valid, -torch.inf).cummax(1).values
+    back = (value < latest) & valid
+    if back.any():
+        row, step = back.nonzero()[0].tolist()
+        raise ValueError(
+            f"{name} must not go back within a row, got {value[row, step].item()} after "
+            f"{latest[row, step].item()} at row {row}, step {step}; sort the steps of each row by time, and mark "
+            "padding in key_padding_mask"
+        )

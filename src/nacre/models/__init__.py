@@ -1,8 +1,11 @@
 """The zoo: every model of the paper's table behind one call."""
 
+from nacre.models import cfc as cfc
+from nacre.models import cfc_wired as cfc_wired
 from nacre.models import nac as nac
 from nacre.models import sdpa as sdpa
 from nacre.models.registry import ModelInfo as ModelInfo
 from nacre.models.registry import create as create
 from nacre.models.registry import list_models as list_models
 from nacre.models.registry import model_info as model_info
+from nacre.models.registry import model_options as model_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nacre.attention import NAC
-from nacre.models.registry import register
+from nacre.models.registry import ModelInfo, register
 
 # name -> what differs from the defaults (exact mode, top_k 8, sparsity 0.5, NCP wiring), and in words
 VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -26,7 +26,18 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def _register(name: str, preset: dict[str, Any], summary: str) -> None:
-    @register(name, kind="NAC", summary=summary, uses_time=True)
+    info = ModelInfo(
+        name,
+        kind="NAC",
+        paper="Razzaq and Zhao, 2026",
+        summary=summary,
+        uses_time=True,
+        causal=False,
+        cost="T² n" if preset.get("top_k", 8) is None else "T√T d + TKn",
+        checked="slow reference",
+    )
+
+    @register(info)
     def factory(*, d_input: int, d_model: int, num_heads: int, **options: Any) -> NAC:  # noqa: ANN401
         for option, value in preset.items():
             if options.get(option, value) != value:

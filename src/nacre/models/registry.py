@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nacre._check import choice, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import nn
+
+KINDS = ("CT-RNN", "DT-attention", "CT-attention", "NAC")
 
 
 @dataclass(frozen=True)
@@ -20,30 +25,39 @@ class ModelInfo:
     Attributes:
         name: Name for `nacre.create`.
         kind: "NAC", "CT-RNN", "DT-attention" or "CT-attention", as in the paper's table.
+        paper: Who published it, and when.
         summary: One line.
         uses_time: Whether time stamps change its output.
         causal: Whether step i depends on steps up to i only, as created by default.
+        cost: How time grows with the length T, the width d and the model's own sizes.
+        checked: What its outputs were compared with in the tests.
     """
 
     name: str
     kind: str
+    paper: str
     summary: str
     uses_time: bool
     causal: bool
+    cost: str
+    checked: str
 
 
 _REGISTRY: dict[str, tuple[ModelInfo, Callable[..., nn.Module]]] = {}
+_Factory = TypeVar("_Factory", bound="Callable[..., nn.Module]")
 
 
-def register(
-    name: str, *, kind: str, summary: str, uses_time: bool, causal: bool = False
-) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
-    """Decorator: register a factory `(d_input, d_model, num_heads, **options) -> module` under a name."""
+def register(info: ModelInfo) -> Callable[[_Factory], _Factory]:
+    """Decorator: register a class or function that makes a model.
 
-    def add(factory: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        if name in _REGISTRY:
-            raise ValueError(f"model {name!r} is registered twice")
-        _REGISTRY[name] = (ModelInfo(name, kind, summary, uses_time, causal), factory)
+    It takes `d_input`, `d_model`, `num_heads` if the model has heads, and the options of the model by name.
+    """
+    choice("kind", info.kind, KINDS)
+
+    def add(factory: _Factory) -> _Factory:
+        if info.name in _REGISTRY:
+            raise ValueError(f"model {info.name!r} is registered twice")
+        _REGISTRY[info.name] = (info, factory)
         return factory
 
     return add
@@ -60,7 +74,12 @@ def list_models(pattern: str = "*") -> list[str]:
 
 
 def model_info(name: str) -> ModelInfo:
-    """What the registry knows about a model."""
+    """What the registry knows about a model.
+
+    Example:
+        >>> model_info("cfc-ncp").uses_time
+        True
+    """
     return _find(name)[0]
 
 
@@ -78,11 +97,29 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
         A module called as `module(x, time=None, key_padding_mask=None)`: [B, T, d_input] -> [B, T, d_model].
 
     Example:
-        >>> model = create("nac-steady", d_input=7, d_model=64, num_heads=4)
-        >>> model(torch.randn(2, 10, 7)).shape
+        >>> model = create("cfc-ncp", d_input=7, d_model=64, num_heads=4)
+        >>> model(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
         torch.Size([2, 10, 64])
     """
-    return _find(name)[1](d_input=d_input, d_model=d_model, num_heads=num_heads, **options)
+    factory = _find(name)[1]
+    allowed = model_options(name)
+    if allowed is not None:
+        for option in options:
+            if option not in allowed:
+                near = difflib.get_close_matches(option, allowed, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"{name} has no option {option!r}{hint}; it takes {', '.join(allowed) or 'none'}")
+    whole("num_heads", num_heads, 1)
+    heads = {"num_heads": num_heads} if "num_heads" in inspect.signature(factory).parameters else {}
+    return factory(d_input=d_input, d_model=d_model, **heads, **options)
+
+
+def model_options(name: str) -> dict[str, Any] | None:
+    """Options that `create` takes for a model beside the sizes, with their defaults; None for those of `NAC`."""
+    parameters = inspect.signature(_find(name)[1]).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return {p.name: p.default for p in parameters if p.name not in ("d_input", "d_model", "num_heads")}
 
 
 def _find(name: str) -> tuple[ModelInfo, Callable[..., nn.Module]]:

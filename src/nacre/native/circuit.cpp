@@ -43,7 +43,7 @@ template <typename T> inline Vec<T> activate(Vec<T> x, int32_t activation) {
   const Vec<T> zero = {}, one = zero + T(1);
   switch (activation) {
     case kTanh: return tanh_of(x);
-    case kSigmoid: return T(0.5) * tanh_of(T(0.5) * x) + T(0.5);
+    case kSigmoid: return sigmoid_of<T>(x);
     case kRelu: return x < zero ? zero : x;
     case kSoftsign: return x / (one + (x < zero ? -x : x));
     default: return x;

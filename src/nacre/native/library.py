@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import warnings
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from torch._C._functorch import maybe_current_level
 from torch.autograd import forward_ad
 
 from nacre.native.build import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 SWITCH = "NACRE_NATIVE"
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
@@ -47,6 +51,15 @@ def runs(*tensors: Tensor) -> bool:
         and forward_ad._current_level < 0
         and library() is not None
     )
+
+
+def torch_grads(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor
+) -> list[Tensor | None]:
+    """Gradients of a function that computes a kernel's output in PyTorch; they have gradients themselves."""
+    wanted = [x for x in inputs if x is not None and x.requires_grad]
+    made = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
+    return [next(made) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def call(name: str, dtype: torch.dtype, *structs_and_tensors: ctypes.Structure | Tensor) -> None:

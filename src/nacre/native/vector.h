@@ -61,3 +61,5 @@ inline Vec<double> tanh_of(Vec<double> x) {  // double precision is for checks, 
   for (int i = 0; i < kWidth<double>; ++i) x[i] = std::tanh(x[i]);
   return x;
 }
+
+template <typename T> inline Vec<T> sigmoid_of(Vec<T> x) { return T(0.5) * tanh_of(T(0.5) * x) + T(0.5); }

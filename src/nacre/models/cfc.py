@@ -1,0 +1,102 @@
+"""Closed-form continuous-time network (Hasani et al., 2022) with all units connected."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from nacre._check import whole
+from nacre.io import saveable
+from nacre.models.base import SequenceModel
+from nacre.models.cfc_recurrence import ClosedForm, held_for
+from nacre.models.registry import ModelInfo, register
+
+if TYPE_CHECKING:
+    from nacre.models.steps import Steps
+
+# LeCun's tanh, 1.7159 tanh(0.666 u), with the numbers as ncps rounds them.
+INNER, OUTER = 0.666, 1.7159
+
+
+@register(
+    ModelInfo(
+        "cfc-fc",
+        kind="CT-RNN",
+        paper="Hasani et al., 2022",
+        summary="closed-form continuous-time network, fully connected",
+        uses_time=True,
+        causal=True,
+        cost="T m d",
+        checked="ncps 1.0.1",
+    )
+)
+@saveable("CfC")
+class CfC(SequenceModel):
+    """A recurrent network whose state moves by a formula instead of a solver.
+
+    With z = backbone([x_t, h]), layers of LeCun's tanh 1.7159 tanh(0.666 u), and elapsed time e_t:
+
+        "default": h' = (1 - s) tanh(F z) + s tanh(G z),  s = sigmoid((A z) e_t + B z)
+        "no_gate": h' = tanh(F z) + s tanh(G z)
+        "pure":    h' = a - a f exp(-e_t (|w| + |f|)),    f = F z, with a and w of each unit
+
+    The output is h'. All maps have biases, as in ncps, whose `CfC` this equals, with the sign of A that ncps uses
+    (the derivation in the paper has the other; A learns either). Ours: elapsed time is each sample's own, and is 1
+    at the first step; in "pure" mode a starts at 1 and w at small random numbers.
+
+    The modes with four heads and a backbone of at most one layer have a compiled kernel on CPU.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Number of units, and width of the output.
+        backbone_units: Width of the backbone's layers.
+        backbone_layers: Number of layers of the backbone; 0 for none.
+        mode: "default", "no_gate" or "pure".
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> model = CfC(7, 64)
+        >>> model(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_model: int,
+        *,
+        backbone_units: int = 128,
+        backbone_layers: int = 1,
+        mode: str = "default",
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.backbone_units = whole("backbone_units", backbone_units, 1)
+        self.backbone_layers = whole("backbone_layers", backbone_layers, 0)
+        self.mode = mode
+        self.recurrence = ClosedForm(d_model, mode)
+        widths = [d_input + d_model] + [backbone_units] * backbone_layers
+        layers = [nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
+        self.backbone = nn.ModuleList(layers)
+        self.heads = nn.Linear(widths[-1], self.recurrence.heads * d_model)
+        for weight in (*(layer.weight for layer in layers), *self.heads.weight.split(d_model)):
+            nn.init.xavier_uniform_(weight)
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        (weight, bias), *later = self._weights()
+        drive = linear(steps.x, weight[:, : self.d_input], bias)  # [B, T, k]
+        recurrent = weight[:, self.d_input :].T
+        return self.recurrence(drive, held_for(steps), recurrent, *(x for w, b in later for x in (w.T, b)))
+
+    def _weights(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of every layer, with the constants of LeCun's tanh in them, so that tanh is plain."""
+        weights = []
+        before = 1.0
+        for layer in (x for x in self.backbone if isinstance(x, nn.Linear)):
+            weights.append((layer.weight * (before * INNER), layer.bias * INNER))
+            before = OUTER
+        return [*weights, (self.heads.weight * before, self.heads.bias)]
