@@ -10,6 +10,8 @@ from nacre.models import registry
 COUNTS = {
     "cfc-fc": 49536,
     "cfc-ncp": 15200,
+    "ltc-fc": 33216,
+    "ltc-ncp": 6688,
     "nac": 32804,
     "nac-02s": 48640,
     "nac-05sfc": 24080,

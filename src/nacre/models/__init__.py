@@ -2,6 +2,7 @@
 
 from nacre.models import cfc as cfc
 from nacre.models import cfc_wired as cfc_wired
+from nacre.models import ltc as ltc
 from nacre.models import nac as nac
 from nacre.models import sdpa as sdpa
 from nacre.models.registry import ModelInfo as ModelInfo

@@ -1,0 +1,132 @@
+"""Liquid time-constant networks (Hasani et al., 2021), fully connected and wired as a neural circuit policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from nacre._check import real, whole
+from nacre.io import saveable
+from nacre.models.base import SequenceModel
+from nacre.models.ltc_neurons import LTCNeurons
+from nacre.models.registry import ModelInfo, register
+from nacre.wiring import Wiring
+
+if TYPE_CHECKING:
+    from nacre.models.steps import Steps
+
+
+@register(
+    ModelInfo(
+        "ltc-fc",
+        kind="CT-RNN",
+        paper="Hasani et al., 2021",
+        summary="liquid time-constant network, fully connected",
+        uses_time=True,
+        causal=True,
+        cost="T S d²",
+        checked="ncps 1.0.1",
+    )
+)
+@saveable("LTCFC")
+class LTCFC(SequenceModel):
+    """d_model liquid time-constant neurons, each connected to all and to all inputs; all are outputs.
+
+    For neuron j, with y = sigmoid(sigma (u - mu)) of each synapse,
+
+        capacity_j dv_j/dt = leak_j (rest_j - v_j) + sum over synapses i -> j of w_ij y_ij(u_i) (E_ij - v_j),
+
+    where sources u are the neurons' v and the inputs x * scale + shift, held for the time since the step before
+    (one unit at the first). The output is v * scale + shift. Neurons start at 0, and are solved for by the fused
+    semi-implicit step of ncps, see `LTCNeurons`: with the same numbers, the outputs are those of ncps.
+
+    Ours: w, leak and capacity are softplus of raw parameters that start at ncps' initial values, so that training
+    cannot make them negative (ncps leaves clamping to its user); each row has its own time (ncps takes one for all
+    rows); steps of no time leave the state as it is. The scale and shift of inputs are those of ncps, although
+    sigma and mu of the synapses from an input could express the same.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output, and number of neurons.
+        unfolds: Solver steps for each step of the sequence.
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> LTCFC(7, 16)(torch.rand(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 16])
+    """
+
+    def __init__(self, d_input: int, d_model: int, *, unfolds: int = 6, time_scale: float = 1.0) -> None:
+        from ncps.wirings import FullyConnected  # keeps `import nacre` light
+
+        super().__init__(d_input, d_model, time_scale)
+        self.unfolds = whole("unfolds", unfolds, 1)
+        self.neurons = LTCNeurons(Wiring.from_ncps(FullyConnected(d_model), d_input), unfolds)
+        self.output_scale = nn.Parameter(torch.ones(d_model))
+        self.output_shift = nn.Parameter(torch.zeros(d_model))
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        return self.neurons(steps.x, steps.elapsed(1.0)) * self.output_scale + self.output_shift
+
+
+@register(
+    ModelInfo(
+        "ltc-ncp",
+        kind="CT-RNN",
+        paper="Lechner et al., 2020; Hasani et al., 2021",
+        summary="liquid time-constant network wired as a neural circuit policy",
+        uses_time=True,
+        causal=True,
+        cost="T S d²",
+        checked="ncps 1.0.1",
+    )
+)
+@saveable("LTCNCP")
+class LTCNCP(SequenceModel):
+    """The neurons of `LTCFC`, wired sparsely: inputs -> inter -> command (recurrent) -> motor, then a linear map.
+
+    The wiring is ncps' `AutoNCP` of max(d_model, 8) neurons, of which max(2, d_model // 4) are motor neurons. The
+    published network ends at the motor neurons. The linear map from them to d_model is ours; it takes the place of
+    ncps' scale and shift of each output, which it contains.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output, and number of neurons if at least 8.
+        unfolds: Solver steps for each step of the sequence.
+        sparsity: Share of the synapses between two groups of neurons that do not exist, from 0.1 to 0.9.
+        seed: Of the wiring.
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> LTCNCP(7, 16)(torch.rand(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 16])
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_model: int,
+        *,
+        unfolds: int = 6,
+        sparsity: float = 0.5,
+        seed: int = 22222,
+        time_scale: float = 1.0,
+    ) -> None:
+        from ncps.wirings import AutoNCP  # keeps `import nacre` light
+
+        super().__init__(d_input, d_model, time_scale)
+        self.unfolds = whole("unfolds", unfolds, 1)
+        self.sparsity = real("sparsity", sparsity, 0.1, 0.9)
+        self.seed = whole("seed", seed, 0)
+        self.motors = max(2, d_model // 4)
+        source = AutoNCP(max(d_model, 8), self.motors, sparsity_level=sparsity, seed=seed)
+        self.neurons = LTCNeurons(Wiring.from_ncps(source, d_input), unfolds)
+        self.out_proj = nn.Linear(self.motors, d_model)
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        states = self.neurons(steps.x, steps.elapsed(1.0))
+        return self.out_proj(states[..., : self.motors])  # ncps puts motor neurons first
