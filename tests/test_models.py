@@ -10,8 +10,11 @@ from nacre.models import registry
 COUNTS = {
     "cfc-fc": 49536,
     "cfc-ncp": 15200,
+    "ct-rnn": 8320,
+    "gru-ode": 24768,
     "ltc-fc": 33216,
     "ltc-ncp": 6688,
+    "mmrnn": 41344,
     "nac": 32804,
     "nac-02s": 48640,
     "nac-05sfc": 24080,
@@ -25,6 +28,7 @@ COUNTS = {
     "nac-pw": 32804,
     "nac-rw": 81160,
     "nac-steady": 32804,
+    "phased-lstm": 33216,
     "sdpa": 16576,
 }
 

@@ -1,0 +1,100 @@
+"""CT-RNN: the leaky recurrent network in continuous time, and the choice between it and the ODE-RNN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from nacre._check import choice, whole
+from nacre.io import saveable
+from nacre.models.base import SequenceModel, unbind_time
+from nacre.models.ode_rnn import ODERNN
+from nacre.models.registry import ModelInfo, register
+
+if TYPE_CHECKING:
+    from nacre.models.steps import Steps
+
+_CELLS = ("leaky", "ode-rnn")
+
+
+@saveable("CTRNN")
+class CTRNN(SequenceModel):
+    """Leaky recurrent network whose state flows while each input is held.
+
+        dh/dt = g * tanh(x W + h U + b) - h
+
+    State h starts at 0. With input i held, it flows for the time since step i - 1 (1 unit at the first step), by
+    `unfolds` steps of Euler's method; what it reaches is output i. Gain g has one number per unit and starts at 1.
+
+    The papers that compare with "CT-RNN, Rubanova et al., 2019" run this classical network, while Rubanova et al.
+    describe the ODE-RNN, which is `ODERNN` here. The solver and its steps are choices of those comparisons.
+
+    While elapsed time / unfolds <= 1, no unit leaves [-|g|, |g|]. Above 2 Euler's method is unstable: choose
+    `time_scale` near the usual time between steps, or more `unfolds`.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the state, which is the output.
+        unfolds: Solver steps between two inputs.
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> CTRNN(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(self, d_input: int, d_model: int, *, unfolds: int = 5, time_scale: float = 1.0) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.unfolds = whole("unfolds", unfolds, 1)
+        self.input_proj = nn.Linear(d_input, d_model)
+        self.state_weight = nn.Parameter(nn.init.orthogonal_(torch.empty(d_model, d_model)))
+        self.gain = nn.Parameter(torch.ones(d_model))
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        # With h = g u, du/dt = tanh(x W + u (g U) + b) - u: one product less in every solver step.
+        weight = self.gain.unsqueeze(1) * self.state_weight
+        inputs, dt = unbind_time([self.input_proj(steps.x), steps.elapsed(1.0) / self.unfolds])
+        u = torch.zeros_like(inputs[0])  # [B, d]
+        states: list[Tensor] = []
+        for held, length in zip(inputs, dt, strict=True):
+            for _ in range(self.unfolds):
+                u = torch.lerp(u, torch.addmm(held, u, weight).tanh(), length)
+            states.append(u)
+        return torch.stack(states, 1) * self.gain
+
+
+@register(
+    ModelInfo(
+        "ct-rnn",
+        kind="CT-RNN",
+        paper="Rubanova et al., 2019",
+        summary="leaky recurrent network in continuous time, or ODE-RNN",
+        uses_time=True,
+        causal=True,
+        cost="T S d²",
+        checked="torchdiffeq",
+    )
+)
+def ct_rnn(
+    d_input: int, d_model: int, *, cell: str = "leaky", unfolds: int = 5, time_scale: float = 1.0
+) -> CTRNN | ODERNN:
+    """Make what the literature calls a CT-RNN.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output.
+        cell: "leaky" for `CTRNN`, which published comparisons run, or "ode-rnn" for `ODERNN`, which Rubanova et
+            al., whom they cite, describe.
+        unfolds: Solver steps between two inputs.
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> type(ct_rnn(7, 64, cell="ode-rnn")).__name__
+        'ODERNN'
+    """
+    choice("cell", cell, _CELLS)
+    model = CTRNN if cell == "leaky" else ODERNN
+    return model(d_input, d_model, unfolds=unfolds, time_scale=time_scale)

@@ -1,0 +1,85 @@
+"""mmRNN, also ODE-LSTM (Lechner and Hasani, 2022): memory in an LSTM cell, time in its output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from nacre._check import choice, whole
+from nacre.io import saveable
+from nacre.models.base import SequenceModel, unbind_time
+from nacre.models.flow import SOLVERS, flow, tanh_field
+from nacre.models.lstm import LSTMStep
+from nacre.models.registry import ModelInfo, register
+
+if TYPE_CHECKING:
+    from nacre.models.steps import Steps
+
+
+@register(
+    ModelInfo(
+        "mmrnn",
+        kind="CT-RNN",
+        paper="Lechner and Hasani, 2022",
+        summary="LSTM whose output, but not its memory, flows in time",
+        uses_time=True,
+        causal=True,
+        cost="T S d²",
+        checked="torch.nn.LSTMCell, torchdiffeq",
+    )
+)
+@saveable("MMRNN")
+class MMRNN(SequenceModel):
+    """Mixed-memory recurrent network: an LSTM step, after which only h flows for the elapsed time.
+
+        h', c = LSTM step from x and the last h, c
+        h = state after dh/dt = V tanh(U h + a) + b, from h', for the time since the last step
+
+    Memory c never flows, so that gradients reach far back through it however long the gaps are. States start at 0;
+    output i is h after input i and its flow, which at the first step takes 1 unit of time.
+
+    The order of the two steps, the field and 3 solver steps are those of the paper's PyTorch code; biases of the
+    LSTM that start at 1 for the forget gate and at 0 for the others are a choice of this layer.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the state, which is the output, and of the field's hidden layer.
+        solver: "euler", "heun" or "rk4".
+        unfolds: Solver steps between two inputs.
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> MMRNN(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_model: int,
+        *,
+        solver: str = "euler",
+        unfolds: int = 3,
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        choice("solver", solver, SOLVERS)
+        self.solver = solver
+        self.unfolds = whole("unfolds", unfolds, 1)
+        self.step = LSTMStep(d_input, d_model)
+        self.field_in = nn.Linear(d_model, d_model)
+        self.field_out = nn.Linear(d_model, d_model)
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        (dt,) = unbind_time([steps.elapsed(1.0) / self.unfolds])
+        h = c = steps.x.new_zeros(steps.x.shape[0], self.d_model)
+        field = tanh_field(self.field_in, self.field_out)
+        states: list[Tensor] = []
+        for inputs, length in zip(self.step.inputs(steps.x), dt, strict=True):
+            h, c = self.step(inputs, h, c)
+            h = flow(field, h, length, self.unfolds, self.solver)
+            states.append(h)
+        return torch.stack(states, 1)
