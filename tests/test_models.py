@@ -11,6 +11,7 @@ COUNTS = {
     "cfc-fc": 49536,
     "cfc-ncp": 15200,
     "ct-rnn": 8320,
+    "deepstate": 36312,
     "gru-ode": 24768,
     "ltc-fc": 33216,
     "ltc-ncp": 6688,
@@ -29,6 +30,7 @@ COUNTS = {
     "nac-rw": 81160,
     "nac-steady": 32804,
     "phased-lstm": 33216,
+    "s4": 20928,
     "sdpa": 16576,
 }
 

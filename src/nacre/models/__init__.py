@@ -3,11 +3,13 @@
 from nacre.models import cfc as cfc
 from nacre.models import cfc_wired as cfc_wired
 from nacre.models import ct_rnn as ct_rnn
+from nacre.models import deepstate as deepstate
 from nacre.models import gru_ode as gru_ode
 from nacre.models import ltc as ltc
 from nacre.models import mmrnn as mmrnn
 from nacre.models import nac as nac
 from nacre.models import phased_lstm as phased_lstm
+from nacre.models import s4 as s4
 from nacre.models import sdpa as sdpa
 from nacre.models.registry import ModelInfo as ModelInfo
 from nacre.models.registry import create as create

@@ -1,0 +1,98 @@
+"""The Kalman filter of states that decay, each on its own, of which one number is observed at each step.
+
+Shapes: B rows, T steps, c channels, each with a filter of its own, and l states of each filter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What the filter knows after each step."""
+
+    mean: Tensor  # [B, T, c, l] of the states, given what was observed up to this step
+    covariance: Tensor  # [B, T, c, l, l]
+    error: Tensor  # [B, T, c] observation minus prediction, in standard deviations of the prediction
+    variance: Tensor  # [B, T, c] of the prediction
+
+    def log_density(self) -> Tensor:
+        """Log density of each observation given those before it: [B, T, c]."""
+        return -0.5 * (torch.log(2 * math.pi * self.variance) + self.error.square())
+
+
+def transition(rate: Tensor, drive: Tensor, elapsed: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve dl = -rate l dt + drive dw, with one Brownian motion w for all l states, over the elapsed time.
+
+    Two moves in a row are one over the sum of their times.
+
+    Args:
+        rate: [..., l], positive.
+        drive: [..., l].
+        elapsed: [..., 1], not negative.
+
+    Returns:
+        The factors [..., l] of the states, and the covariance [..., l, l] of what is added to them.
+    """
+    rates = rate.unsqueeze(-1) + rate.unsqueeze(-2)
+    spread = -torch.expm1(-rates * elapsed.unsqueeze(-1)) / rates
+    return torch.exp(-rate * elapsed), drive.unsqueeze(-1) * drive.unsqueeze(-2) * spread
+
+
+def kalman_filter(
+    z: Tensor,
+    loading: Tensor,
+    noise: Tensor,
+    factor: Tensor,
+    innovation: Tensor,
+    prior_mean: Tensor,
+    prior_covariance: Tensor,
+) -> Filtered:
+    """Filter observations z_i = loading_i' l_i + noise of the states l_i = factor_i l_{i-1} + innovation.
+
+    Everything in float64, which such small matrices do not make slower: where an observation is much more exact
+    than what was known before, float32 would lose the covariance in rounding, and with it all that follows.
+    float64 bears predictions a' l whose variance is 1e12 times the noise.
+
+    Args:
+        z: [B, T, c].
+        loading: [B, T, c, l].
+        noise: [B, T, c] variances, positive.
+        factor: [B, T, c, l] of the move that ends at a step.
+        innovation: [B, T, c, l, l] covariance of the same move.
+        prior_mean: [c, l] before the first move.
+        prior_covariance: [c, l, l] before the first move.
+    """
+    rows, _, channels, latent = loading.shape
+    # Mean m and covariance S are one matrix [m | S], as both move, are read and are corrected in the same way.
+    factors = torch.cat([torch.ones_like(factor[..., :1]), factor], -1).unsqueeze(-2) * factor.unsqueeze(-1)
+    added = pad(innovation, (1, 0))
+    observed = pad(z.unsqueeze(-1), (0, latent)).unsqueeze(-2)  # [z | 0]
+    inputs = map(_steps, (factors, added, loading.unsqueeze(-2), observed, noise[..., None, None]))
+    state = torch.cat([prior_mean.unsqueeze(-1), prior_covariance], -1).repeat(rows, 1, 1)  # [B c, l, 1 + l]
+    states, seens, variances = [], [], []
+    for f, q, a, y, r in zip(*inputs, strict=True):
+        state = torch.addcmul(q, f, state)
+        seen = torch.baddbmm(y, a, state, beta=-1)  # [a' m - z | a' S], [B c, 1, 1 + l]
+        variance = torch.baddbmm(r, seen[..., 1:], a.mT)  # r + a' S a, [B c, 1, 1]
+        seen = seen * variance.rsqrt()
+        # S stays exactly symmetric, as entries (j, k) and (k, j) lose the product of the same two numbers.
+        state = torch.baddbmm(state, seen[..., 1:].mT, seen, alpha=-1)
+        states.append(state)
+        seens.append(seen)
+        variances.append(variance)
+    known, seen, variance = (
+        torch.stack(parts).unflatten(1, (rows, channels)).transpose(0, 1) for parts in (states, seens, variances)
+    )
+    return Filtered(known[..., 0], known[..., 1:], -seen[..., 0, 0], variance[..., 0, 0])
+
+
+def _steps(tensor: Tensor) -> tuple[Tensor, ...]:
+    """[B, T, c, ...] as T tensors [B c, ...], each contiguous."""
+    return tensor.transpose(0, 1).flatten(1, 2).contiguous().unbind(0)

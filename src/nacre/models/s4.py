@@ -1,0 +1,107 @@
+"""S4 (Gu et al., 2021) in its diagonal form S4D-LegS (Gu et al., 2022)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, glu
+
+from nacre._check import whole
+from nacre.io import saveable
+from nacre.models.base import SequenceModel
+from nacre.models.registry import ModelInfo, register
+from nacre.models.s4_kernel import common_interval, convolve, legs_spectrum, recur
+
+if TYPE_CHECKING:
+    from nacre.models.steps import Steps
+
+_SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
+
+
+@register(
+    ModelInfo(
+        "s4",
+        kind="CT-RNN",
+        paper="Gu et al., 2021",
+        summary="diagonal state-space model (S4D-LegS), exact for any time steps",
+        uses_time=True,
+        causal=True,
+        cost="T d (d + N)",
+        checked="dense matrix exponentials",
+    )
+)
+@saveable("S4")
+class S4(SequenceModel):
+    """A linear state-space model for each channel, and the block around it.
+
+    Each of the d_model channels of u = W x has N = d_state states in N/2 conjugate pairs,
+
+        dx/dt = Lambda Delta x + Delta u,    y = 2 Re(C x) + D u,
+
+    with a learned step Delta and Re Lambda < 0. The input u_i is held over the time e_i since the step before (1
+    for the first), which is solved exactly:
+
+        x_i = exp(Lambda Delta e_i) x_{i-1} + (exp(Lambda Delta e_i) - 1) / Lambda u_i.
+
+    The block gives LayerNorm(u + GLU(V gelu(y))). Where all steps of a batch are equally far apart the outputs are
+    a convolution by FFT, otherwise a scan; both are the same function of the same parameters.
+
+    S4D-LegS is published for a fixed step, with B and C. Here elapsed time scales the step (as in S5), and C takes
+    the place of B C, which only occur together; it starts as they would. Lambda starts at the eigenvalues of the
+    normal part of the HiPPO-LegS matrix, Delta log-uniform in 0.001 to 0.1. Without the dropout of the published
+    block. Its authors train Lambda, Delta and C with a small learning rate (0.001) and without weight decay.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output, and number of channels.
+        d_state: States of each channel, even.
+        time_scale: What time stamps are divided by. One unit of the result is one step of the published model.
+
+    Example:
+        >>> model = S4(7, 64)
+        >>> model(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(self, d_input: int, d_model: int, *, d_state: int = 64, time_scale: float = 1.0) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.d_state = whole("d_state", d_state, 2)
+        if d_state % 2:
+            raise ValueError(f"d_state must be even, for states come in conjugate pairs, got {d_state}")
+        frequency, gain = legs_spectrum(d_state)
+        dtype = torch.get_default_dtype()
+        shape = (d_model, d_state // 2)
+        self.in_proj = nn.Linear(d_input, d_model)
+        self.log_decay = nn.Parameter(torch.full(shape, math.log(0.5)))  # Re Lambda = -exp(log_decay)
+        self.frequency = nn.Parameter(frequency.to(dtype).repeat(d_model, 1))  # Im Lambda
+        low, high = math.log(_SHORTEST_STEP), math.log(_LONGEST_STEP)
+        self.log_step = nn.Parameter(torch.empty(d_model).uniform_(low, high))
+        # Re C, Im C, together of variance gain²: B C with the published B, and C of variance 1.
+        self.readout = nn.Parameter(torch.randn(*shape, 2) * (gain / math.sqrt(2)).to(dtype).unsqueeze(-1))
+        self.skip = nn.Parameter(torch.randn(d_model))
+        self.out_proj = nn.Linear(d_model, 2 * d_model)
+        self.norm = nn.LayerNorm(d_model)
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        u = self.in_proj(steps.x)
+        eigenvalues = torch.complex(-self.log_decay.exp(), self.frequency)  # [d, N/2]
+        rates = eigenvalues * self.log_step.exp().unsqueeze(-1)
+        weights = torch.view_as_complex(self.readout) / eigenvalues
+        interval = _interval(steps)
+        if interval is None:
+            y = recur(u, rates, weights, steps.elapsed(1.0))
+        else:
+            y = convolve(u, rates, weights, interval)
+        y = y + self.skip * u
+        return self.norm(u + glu(self.out_proj(gelu(y)), -1))
+
+
+def _interval(steps: Steps) -> float | None:
+    """The interval between steps where it is the same everywhere, and may be made a constant."""
+    if torch.compiler.is_compiling() or steps.time.requires_grad:
+        return None
+    return common_interval(steps.time, steps.valid())

@@ -1,0 +1,133 @@
+"""The two ways in which `S4` computes its state-space model: a convolution, and a recurrence.
+
+Both take rates z = Lambda * step [d, n] per unit of time and weights w = C / Lambda [d, n], complex, one of each
+conjugate pair, and give y_i = 2 Re sum_n w_n x_n,i of the states
+
+    x_i = exp(z e_i) x_{i-1} + (exp(z e_i) - 1) u_i
+
+with elapsed times e_i, of which the first is 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from nacre.models.scan import linear_scan
+
+# Numbers in a tensor of states. What is larger is computed in groups of channels, and again in the backward pass.
+_STATES_AT_ONCE = 2**19
+# Stamps this close to a grid, in units of its interval, are taken to lie on it.
+_GRID_TOLERANCE = 1e-6
+
+
+def legs_spectrum(d_state: int) -> tuple[Tensor, Tensor]:
+    """Eigenvalues of the normal part of the HiPPO-LegS matrix, and how much input each of them gets.
+
+    The matrix A + P P' = -1/2 I + S with a skew-symmetric S is normal: its eigenvalues are -1/2 + i omega in
+    conjugate pairs.
+
+    Args:
+        d_state: Size of the matrix, even.
+
+    Returns:
+        The positive omega, [d_state / 2], and |V* B| with the eigenvectors V of length 1, [d_state / 2]. float64.
+    """
+    odd = 2 * torch.arange(d_state, dtype=torch.float64) + 1  # 2n + 1
+    outer = (odd[:, None] * odd).sqrt()
+    # A is -outer below its diagonal, and P P' is outer / 2 everywhere.
+    skew = outer.triu(1) / 2 - outer.tril(-1) / 2
+    frequency, vectors = torch.linalg.eigh(-1j * skew)
+    half = d_state // 2
+    gain = (vectors.mH @ odd.sqrt().to(vectors.dtype)).abs()
+    return frequency[half:], gain[half:]
+
+
+def common_interval(time: Tensor, valid: Tensor) -> float | None:
+    """The interval of the grid on which the valid steps of every row lie, or None.
+
+    Args:
+        time: [B, T] float64.
+        valid: [B, T] bool, True ... True False ... False in each row.
+    """
+    counts = valid.sum(1)
+    row = counts.argmax()
+    last = (counts[row] - 1).clamp(min=0)
+    interval = (time[row, last] - time[row, 0]) / last.clamp(min=1)
+    grid = time[:, :1] + interval * torch.arange(time.shape[1], device=time.device)
+    off = ((time - grid).abs() > _GRID_TOLERANCE * interval) & valid
+    return None if off.any() else interval.item()
+
+
+def convolve(u: Tensor, rates: Tensor, weights: Tensor, interval: float) -> Tensor:
+    """Outputs of steps that are `interval` apart, as a convolution by FFT.
+
+    The first step is held for 1, not for `interval`, so it has a kernel of its own.
+
+    Args:
+        u: [B, T, d].
+        rates: [d, n] complex.
+        weights: [d, n] complex.
+        interval: Time between steps.
+
+    Returns:
+        [B, T, d].
+    """
+    length = u.shape[1]
+    first, later = _kernels(rates, weights, interval, length).to(u.dtype)  # [d, T] each
+    u = u.transpose(1, 2)  # [B, d, T]
+    start, rest = u[..., :1], torch.nn.functional.pad(u[..., 1:], (1, 0))
+    # Of length 2 T, so that nothing comes round from the end.
+    spectrum = torch.fft.rfft(rest, 2 * length) * torch.fft.rfft(later, 2 * length)
+    return (torch.fft.irfft(spectrum, 2 * length)[..., :length] + first * start).transpose(1, 2)
+
+
+def _kernels(rates: Tensor, weights: Tensor, interval: float, length: int) -> Tensor:
+    """Answers 2 Re sum_n w_n (exp(z_n e) - 1) exp(z_n interval l) to a first and to a later step: [2, d, length].
+
+    With l = block * i + j a power is a product of one of few for i and one of few for j, and the sum over n a
+    product of small matrices, so that no tensor [d, n, length] is made. float64: phases grow with the length.
+    """
+    block = math.ceil(math.sqrt(length))
+    rates, weights = rates.to(torch.complex128), weights.to(torch.complex128)
+    steps = torch.arange(block, device=rates.device, dtype=torch.float64) * interval
+    coarse = torch.exp(rates[:, None] * (steps[:, None] * block))  # [d, block, n]
+    fine = torch.exp(rates[:, None] * steps[:, None])  # [d, block, n]
+    gains = torch.stack([torch.expm1(rates), torch.expm1(rates * interval)]) * (2 * weights)  # [2, d, n]
+    left = torch.view_as_real((gains[:, :, None] * coarse).conj().resolve_conj())  # [2, d, block, n, 2]
+    right = torch.view_as_real(fine)  # [d, block, n, 2]
+    return (left.flatten(3) @ right.flatten(2).mT).flatten(2)[..., :length]
+
+
+def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
+    """Outputs of steps at any distance, by a scan.
+
+    Args:
+        u: [B, T, d].
+        rates: [d, n] complex.
+        weights: [d, n] complex.
+        elapsed: [B, T, 1], the first 1.
+
+    Returns:
+        [B, T, d].
+    """
+    rows, length, width = u.shape
+    group = max(1, _STATES_AT_ONCE // (rows * length * rates.shape[1]))
+    if group >= width:
+        return _recur(u, rates, weights, elapsed)
+    parts = [
+        checkpoint(_recur, *part, elapsed, use_reentrant=False, preserve_rng_state=False)
+        for part in zip(u.split(group, 2), rates.split(group), weights.split(group), strict=True)
+    ]
+    return torch.cat(parts, 2)
+
+
+def _recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
+    # exp - 1 in one function: their difference would lose the digits of slow states.
+    change = torch.expm1(rates * elapsed.unsqueeze(-1))  # [B, T, d, n]
+    # Weighting the input instead of the states is the same, and leaves only a sum at the end.
+    weighted = linear_scan(change + 1, change * (weights * u.unsqueeze(-1)))
+    return 2 * weighted.sum(-1).real
