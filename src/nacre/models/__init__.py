@@ -8,7 +8,12 @@ from nacre.models import gru_ode as gru_ode
 from nacre.models import ltc as ltc
 from nacre.models import mmrnn as mmrnn
 from nacre.models import nac as nac
+from nacre.models import odeformer as odeformer
+from nacre.models import ot_transformer as ot_transformer
+from nacre.models import pde_attention as pde_attention
+from nacre.models import performer as performer
 from nacre.models import phased_lstm as phased_lstm
+from nacre.models import rela as rela
 from nacre.models import s4 as s4
 from nacre.models import sdpa as sdpa
 from nacre.models.registry import ModelInfo as ModelInfo

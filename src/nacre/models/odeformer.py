@@ -1,0 +1,84 @@
+"""ODEFormer as a layer: Euler steps through one transformer block, named after d'Ascoli et al. (2023)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre._check import real
+from nacre.io import saveable
+from nacre.models.registry import ModelInfo, register
+from nacre.models.transformer_block import BlockFlow
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nacre.models.steps import Steps
+
+
+@register(
+    ModelInfo(
+        "odeformer",
+        kind="CT-attention",
+        paper="d'Ascoli et al., 2023",
+        summary="Euler steps through one transformer block",
+        uses_time=False,
+        causal=False,
+        cost="S (T² d + T d²)",
+        checked="torch.nn.MultiheadAttention",
+    )
+)
+@saveable("ODEFormer")
+class ODEFormer(BlockFlow):
+    """A transformer block f taken as the derivative of its input.
+
+        y = W x + b,    then S times, with the same weights:  y <- y + h f(y)
+
+    The published ODEFormer is a transformer that reads a trajectory and writes the formula of its differential
+    equation; it is no layer. This one is a reconstruction of what the NAC paper compares with under that name. As
+    there, f is the whole post-norm block with its residual paths, so that f(y) is about sqrt(d_model) long for
+    any y.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output, a multiple of `num_heads`.
+        num_heads: Number of heads.
+        steps: Number S of steps.
+        step_size: Length h of a step.
+        d_feedforward: Width of the block's hidden layer; None means `d_model`.
+        dropout: Share dropped in training, as in `torch.nn.TransformerEncoderLayer`.
+        causal: Whether step i sees only steps up to i.
+
+    Example:
+        >>> ODEFormer(7, 64, 4)(torch.randn(2, 10, 7)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_model: int,
+        num_heads: int,
+        *,
+        steps: int = 3,
+        step_size: float = 0.25,
+        d_feedforward: int | None = None,
+        dropout: float = 0.0,
+        causal: bool = False,
+    ) -> None:
+        super().__init__(
+            d_input,
+            d_model,
+            num_heads,
+            steps=steps,
+            d_feedforward=d_feedforward,
+            dropout=dropout,
+            causal=causal,
+        )
+        self.step_size = real("step_size", step_size, 0.0, float("inf"), open_low=True)
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        y = self.input_proj(steps.x)
+        for _ in range(self.steps):
+            y = y + self.step_size * self.block(y, steps)
+        return y

@@ -1,0 +1,107 @@
+"""OT-Transformer (Kan et al., 2025): a transformer as a flow, with a cost of transport."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre._check import real
+from nacre.io import saveable
+from nacre.models.registry import ModelInfo, register
+from nacre.models.transformer_block import BlockFlow
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nacre.models.steps import Steps
+
+
+@register(
+    ModelInfo(
+        "ot-transformer",
+        kind="CT-attention",
+        paper="Kan et al., 2025",
+        summary="transformer block as a flow with a transport cost",
+        uses_time=False,
+        causal=False,
+        cost="S (T² d + T d²)",
+        checked="torch.nn.TransformerEncoderLayer",
+    )
+)
+@saveable("OTTransformer")
+class OTTransformer(BlockFlow):
+    """A transformer block f as the velocity of a flow that is to take short paths.
+
+        y_0 = W x + b,    y_(m+1) = y_m + (h / M) f(y_m)
+
+    for a horizon h in M Euler steps with the same weights. In training
+
+        aux_loss = penalty / 2 * sum over m of (h / M) * mean(f(y_m)²)
+
+    over valid steps and features, to be added to the loss.
+
+    As published, f is added whole, with its residual paths and last norm. That norm fixes mean(f²) up to its own
+    weight and bias, which are what the cost mostly acts on. The published f may be a stack of blocks; here it is
+    one post-norm block.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output, a multiple of `num_heads`.
+        num_heads: Number of heads.
+        steps: Number M of steps.
+        horizon: Length h of the flow.
+        penalty: Weight of the cost of transport.
+        d_feedforward: Width of the block's hidden layer; None means `d_model`.
+        dropout: Share dropped in training, as in `torch.nn.TransformerEncoderLayer`.
+        causal: Whether step i sees only steps up to i.
+
+    Example:
+        >>> OTTransformer(7, 64, 4)(torch.randn(2, 10, 7)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_model: int,
+        num_heads: int,
+        *,
+        steps: int = 5,
+        horizon: float = 1.0,
+        penalty: float = 0.5,
+        d_feedforward: int | None = None,
+        dropout: float = 0.0,
+        causal: bool = False,
+    ) -> None:
+        super().__init__(
+            d_input,
+            d_model,
+            num_heads,
+            steps=steps,
+            d_feedforward=d_feedforward,
+            dropout=dropout,
+            causal=causal,
+        )
+        self.horizon = real("horizon", horizon, 0.0, float("inf"), open_low=True)
+        self.penalty = real("penalty", penalty, 0.0, float("inf"))
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        y = self.input_proj(steps.x)
+        step_size = self.horizon / self.steps
+        cost = y.new_zeros(())
+        for _ in range(self.steps):
+            velocity = self.block(y, steps)
+            y = y + step_size * velocity
+            if self.training:
+                cost = cost + step_size * _mean_square(velocity, steps)
+        if self.training:
+            self.aux_loss = self.penalty / 2 * cost
+        return y
+
+
+def _mean_square(velocity: Tensor, steps: Steps) -> Tensor:
+    """Mean square of [B, T, d] over valid steps and features, 0 where no step is valid."""
+    if steps.padding is None:
+        return velocity.square().mean()
+    total = velocity.masked_fill(steps.padding.unsqueeze(-1), 0).square().sum()
+    return total / (steps.valid().sum() * velocity.shape[-1]).clamp(min=1)
