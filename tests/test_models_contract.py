@@ -39,6 +39,19 @@ def close(got, want):
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_all_models_of_the_paper_are_here():
+    recurrent = {"ct-rnn", "gru-ode", "phased-lstm", "mmrnn", "ltc-fc", "ltc-ncp", "cfc-fc", "cfc-ncp"}
+    filters = {"deepstate", "s4"}
+    discrete = {"sdpa", "linear-attention", "performer"}
+    continuous = {"mtan", "cta", "odeformer", "contiformer", "ot-transformer", "pde-attention"}
+    assert set(BASELINES) == recurrent | filters | discrete | continuous
+    assert {n for n in NAMES if nacre.model_info(n).kind == "CT-RNN"} == recurrent | filters
+    assert {n for n in NAMES if nacre.model_info(n).kind == "DT-attention"} == discrete
+    using_time = recurrent | filters | {"mtan", "cta", "contiformer"}
+    assert {n for n in BASELINES if nacre.model_info(n).uses_time} == using_time
+    assert len(NAMES) == 19 + 13
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_baseline_has_a_parity_test(name):
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_models_*.py"))

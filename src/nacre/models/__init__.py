@@ -2,11 +2,14 @@
 
 from nacre.models import cfc as cfc
 from nacre.models import cfc_wired as cfc_wired
+from nacre.models import contiformer as contiformer
 from nacre.models import ct_rnn as ct_rnn
+from nacre.models import cta as cta
 from nacre.models import deepstate as deepstate
 from nacre.models import gru_ode as gru_ode
 from nacre.models import ltc as ltc
 from nacre.models import mmrnn as mmrnn
+from nacre.models import mtan as mtan
 from nacre.models import nac as nac
 from nacre.models import odeformer as odeformer
 from nacre.models import ot_transformer as ot_transformer

@@ -1,0 +1,140 @@
+"""mTAN (Shukla and Marlin, 2021): attention by time alone, to reference times and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from nacre._check import whole
+from nacre.io import saveable
+from nacre.models.base import SequenceModel, heads_of, join_heads
+from nacre.models.registry import ModelInfo, register
+
+if TYPE_CHECKING:
+    from nacre.models.steps import Steps
+
+
+class TimeAttention(nn.Module):
+    """Attention whose scores depend on times only.
+
+    Args:
+        d_time: Width of the time embedding, a multiple of `num_heads`.
+        num_heads: Number of heads.
+    """
+
+    def __init__(self, d_time: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.frequency = nn.Parameter(torch.empty(d_time).uniform_(-1, 1))
+        self.phase = nn.Parameter(torch.empty(d_time).uniform_(-1, 1))
+        self.query_proj = nn.Linear(d_time, d_time)
+        self.key_proj = nn.Linear(d_time, d_time, bias=False)  # the softmax would cancel a bias
+
+    def embed(self, time: Tensor, linear_time: Tensor) -> Tensor:
+        """Embeddings [B, T, E] of times [B, T], whose linear part may count from elsewhere.
+
+        In float64 until the sine is taken: the phase of a stamp of today has ten digits before the point.
+        """
+        frequency, phase = self.frequency.double(), self.phase.double()
+        linear = linear_time.unsqueeze(-1) * frequency[:1] + phase[:1]
+        waves = (time.unsqueeze(-1) * frequency[1:] + phase[1:]).sin()
+        return torch.cat([linear, waves], -1).to(self.frequency.dtype)
+
+    def forward(self, query_time: Tensor, key_time: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+        """Means of values, weighted by time.
+
+        Args:
+            query_time: [B, Q] float64.
+            key_time: [B, K] float64.
+            value: [B, K, V], the same for all heads.
+            allowed: Which keys may be used, [B, 1, 1, K] bool; None for all.
+
+        Returns:
+            [B, Q, H V].
+        """
+        # What all keys of a row share, the softmax cancels: counting their linear part from the first key changes
+        # nothing but the rounding.
+        keys = self.key_proj(self.embed(key_time, key_time - key_time[:, :1]))
+        queries = self.query_proj(self.embed(query_time, query_time))
+        q, k = (heads_of(y, self.num_heads) for y in (queries, keys))  # [B, H, ., E/H]
+        v = value.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
+        return join_heads(scaled_dot_product_attention(q, k, v, attn_mask=allowed))
+
+
+@register(
+    ModelInfo(
+        "mtan",
+        kind="CT-attention",
+        paper="Shukla and Marlin, 2021",
+        summary="attention by learned time embeddings, over reference times",
+        uses_time=True,
+        causal=False,
+        cost="T m d",
+        checked="loops over the equations",
+    )
+)
+@saveable("MTAN")
+class MTAN(SequenceModel):
+    """Multi-time attention: steps to reference times, a GRU over those, and back to the times of the steps.
+
+        e(t) = [w_0 t + b_0, sin(w_i t + b_i) for i = 1 ... E-1]
+        a_h(t, s) = softmax over s of (Q_h e(t)) . (K_h e(s)) / sqrt(E / H)
+        u(r) = W [sum over steps j of a_h(r, t_j) x_j, for each head h] + c      at each reference time r
+        g = bidirectional GRU over u(r)
+        y_i = V [sum over references r of a'_h(t_i, r) g(r), for each head h] + c'
+
+    The attention is the published one; both attentions have an embedding and projections of their own, as in the
+    authors' code. Their network ends in a classifier, or in a variational autoencoder for interpolation. That it
+    is one layer here, without latent noise, read out at the times of its own input, is our assembly. So is that
+    all features of a valid step count as observed, so that all of them share one softmax.
+
+    The reference times are evenly spaced over [0, 1] in units of `time_scale`. Choose it so that sequences last
+    about one unit, and count stamps from where sequences begin. Others give finite outputs, but far outside [0, 1]
+    the linear part of the embedding outweighs the waves in the second attention.
+
+    Args:
+        d_input: Width of the input.
+        d_model: Width of the output, and of the GRU in each direction.
+        num_heads: Number of heads.
+        d_time: Width E of the time embeddings, a multiple of `num_heads`.
+        references: Number of reference times.
+        time_scale: What time stamps are divided by.
+
+    Example:
+        >>> time = 48 * torch.rand(2, 10).sort(1).values  # hours since admission, for two days
+        >>> MTAN(7, 64, 4, time_scale=48.0)(torch.randn(2, 10, 7), time=time).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_time: int = 128,
+        references: int = 128,
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.num_heads = whole("num_heads", num_heads, 1)
+        self.d_time = whole("d_time", d_time, 2)
+        self.references = whole("references", references, 2)
+        if d_time % num_heads:
+            raise ValueError(f"d_time must be a multiple of num_heads, got d_time={d_time}, num_heads={num_heads}")
+        self.encoder = TimeAttention(d_time, num_heads)
+        self.encoder_proj = nn.Linear(num_heads * d_input, d_model)
+        self.gru = nn.GRU(d_model, d_model, batch_first=True, bidirectional=True)
+        self.decoder = TimeAttention(d_time, num_heads)
+        self.out_proj = nn.Linear(num_heads * 2 * d_model, d_model)
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        references = torch.linspace(0, 1, self.references, dtype=torch.float64, device=steps.x.device)
+        references = references.expand(steps.x.shape[0], -1)  # [B, K]
+        u = self.encoder_proj(self.encoder(references, steps.time, steps.x, steps.allowed_keys()))
+        g, _ = self.gru(u)  # [B, K, 2 d_model]
+        return self.out_proj(self.decoder(steps.time, references, g, None))
