@@ -50,10 +50,10 @@ def step(layer: nn.Module, *args: Tensor, **options: Tensor) -> None:
     layer.zero_grad()
 
 
-def in_turns(actions: dict[str, Callable[[], None]]) -> dict[str, float]:
+def in_turns(actions: dict[str, Callable[[], None]], rounds: int = ROUNDS) -> dict[str, float]:
     """Median milliseconds of each."""
     times: dict[str, list[float]] = {name: [] for name in actions}
-    for i in range(ROUNDS + 1):
+    for i in range(rounds + 1):
         for name, action in actions.items():
             start = time.perf_counter()
             action()
