@@ -17,6 +17,7 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 import nacre
+from nacre.models import registry
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -51,6 +52,7 @@ def render(text):
 @pytest.mark.parametrize("page", [pytest.param(p, id=p.name, marks=SLOW.get(p.name, ())) for p in WITH_CODE])
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))  # a page may register a model
     text, names = page.read_text(), {"__name__": "document"}
     for block in BLOCK.finditer(text):
         before = "\n" * text.count("\n", 0, block.start(1))  # so that errors name the page's line
@@ -60,7 +62,7 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
 def test_pages_that_promise_code_have_it():
     names = {page.name for page in WITH_CODE}
     pages = ("nac-in-one-page", "what-is-t", "choosing", "wiring", "from-multihead-attention", "index", "README")
-    pages += ("streaming", "certify", "deploy")
+    pages += ("streaming", "certify", "deploy", "models")
     assert {f"{name}.md" for name in pages} <= names
 
 

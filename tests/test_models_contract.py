@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import nacre
 
 NAMES = nacre.list_models()
 BASELINES = [n for n in NAMES if nacre.model_info(n).kind != "NAC"]
 WITH_LOSS = {"deepstate", "ot-transformer"}
+# Whose next state is a nonlinear function of the last.
+SEQUENTIAL = {n for n in BASELINES if nacre.model_info(n).kind == "CT-RNN"} - {"s4"} | {"cta"}
 # Gradients need exact derivatives: no term that is held constant, no key that numerical steps could swap.
 SMOOTH = {"performer": {"epsilon": 0.0}}
 POISONS = [float("nan"), float("inf"), -1e30]
@@ -236,6 +239,33 @@ def test_gradients_are_those_of_finite_differences(name):
     assert torch.autograd.gradcheck(run, (x.requires_grad_(), *values), fast_mode=True, atol=1e-6)
 
 
+class Operations(TorchDispatchMode):
+    """Counts what torch is asked to do."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(model, length, regular):
+    time = torch.arange(length) if regular else torch.rand(length).cumsum(0)
+    with Operations() as counted, torch.no_grad():
+        model(torch.randn(1, length, 5), time=time.expand(1, length))
+    return counted.count
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in SEQUENTIAL])
+@pytest.mark.parametrize("regular", [True, False])
+def test_there_is_no_loop_over_time(name, regular):
+    """Eight times the steps may need a few more rounds, but not eight times the operations."""
+    model = make(name)
+    assert operations(model, 256, regular) < 2 * operations(model, 32, regular)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_models_are_the_same(name, tmp_path):
     model = make(name).eval()
@@ -255,7 +285,7 @@ def test_models_can_be_copied_after_training(name):
     assert torch.equal(twin(x, time=time), model.eval()(x, time=time))
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", NAMES)
 def test_auxiliary_losses_belong_to_training(name):
     model = make(name)
     x, time = batch()

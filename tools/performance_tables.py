@@ -49,9 +49,9 @@ def megabytes(cost: dict[str, Any]) -> str:
     return "" if cost["added_bytes"] is None else number(cost["added_bytes"] / 1e6)
 
 
-def bench() -> str:
+def bench(name: str = "bench.json") -> str:
     """Every model at 1,024 steps, the fastest first."""
-    rows = sorted(load("bench.json")["results"], key=lambda row: row["forward"]["ratio"] or 1e9)
+    rows = sorted(load(name)["results"], key=lambda row: row["forward"]["ratio"] or 1e9)
     head = ("model", "parameters", "forward ms", "ratio", "MB", "training ms", "ratio", "MB", "reported s")
     cells = []
     for row in rows:

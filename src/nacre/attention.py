@@ -57,6 +57,8 @@ class NAC(nn.Module):
         torch.Size([2, 100, 64])
     """
 
+    aux_loss = None  # like every model of the zoo; this one adds nothing to the loss
+
     def __init__(
         self,
         d_model: int,

@@ -16,7 +16,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "nac-02s": ({"sparsity": 0.2}, "a fifth of the synapses left out"),
     "nac-09s": ({"sparsity": 0.9}, "nine tenths of the synapses left out"),
     "nac-fc": ({"wiring": "mlp", "sparsity": 0.0}, "fully connected layers in place of the circuit"),
-    "nac-05sfc": ({"wiring": "mlp"}, "the same, under a fixed random mask of one half"),
+    "nac-05sfc": ({"wiring": "mlp"}, "fully connected layers under a fixed random mask of one half"),
     "nac-rw": ({"wiring": "random"}, "randomly wired circuit"),
     "nac-phi-linear": ({"phi": "linear"}, "content target without bounds"),
     "nac-phi-tanh": ({"phi": "tanh"}, "content target from -1 to 1"),
