@@ -24,26 +24,26 @@ def rows_of(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def models() -> str:
-    """Every model with what the registry knows about it, in the order of the paper's table."""
-    infos = sorted((model_info(name) for name in list_models()), key=lambda info: KINDS.index(info.kind))
-    head = ("name", "what it is", "paper", "kind", "time", "causal", "cost", "size", "checked against")
-    return rows_of(
-        head,
-        [
+    """Every model with what the registry knows about it, a table for each kind, in the order of the paper's."""
+    infos = [model_info(name) for name in list_models()]
+    head = ("name", "what it is", "time", "causal", "cost", "size", "checked against")
+    parts = []
+    for kind in KINDS:
+        rows = [
             (
                 f"`{info.name}`",
-                info.summary,
-                info.paper,
-                info.kind,
-                "yes" if info.uses_time else "",
-                "yes" if info.causal else "",
-                info.cost,
+                f"{info.summary} ({info.paper})",
+                "yes" if info.uses_time else "no",
+                "yes" if info.causal else "no",
+                info.cost.replace(" ", "\N{NO-BREAK SPACE}"),
                 f"{parameters(info.name):,}",
                 info.checked,
             )
             for info in infos
-        ],
-    )
+            if info.kind == kind
+        ]
+        parts.append(f"### {kind}\n\n{rows_of(head, rows)}")
+    return "\n".join(parts)
 
 
 def options() -> str:
