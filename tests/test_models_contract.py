@@ -78,6 +78,26 @@ def test_shapes_and_dtypes(name):
         assert y.shape == (3, 2, 8)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_half_precision(name):
+    x, time = batch()
+    y = make(name).bfloat16()(x.bfloat16(), time=time)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), make(name)(x, time=time), rtol=0.2, atol=0.2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scale", [1e3, 1e9])
+def test_stamps_in_a_small_unit_break_nothing(name, scale):
+    """Someone forgot time_scale: milliseconds or nanoseconds where seconds were meant."""
+    model = make(name)
+    x, time = batch(4, 40)
+    y = model(x, time=time * scale)
+    y.sum().backward()
+    assert y.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_autocast_loses_no_precision(name):
     model = make(name)

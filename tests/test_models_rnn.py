@@ -87,15 +87,20 @@ def test_no_time_between_two_inputs_changes_no_bit(model):
 
 @pytest.mark.parametrize("model", [CTRNN, GRUODE])
 @settings(deadline=None, max_examples=25)
-@given(seed=st.integers(0, 10**6), scale=st.floats(0.1, 20.0), unfolds=st.integers(1, 6))
-def test_states_stay_within_their_bounds_for_steps_up_to_one(model, seed, scale, unfolds):
-    """Gain for CT-RNN, 1 for GRU-ODE, whatever the weights and inputs are."""
+@given(
+    seed=st.integers(0, 10**6),
+    scale=st.floats(0.1, 20.0),
+    unfolds=st.integers(1, 6),
+    longest=st.sampled_from([0.5, 1.0, 3.0, 1e6]),
+)
+def test_states_stay_within_their_bounds(model, seed, scale, unfolds, longest):
+    """Gain for CT-RNN, 1 for GRU-ODE, whatever the weights and inputs are, and however long the gaps."""
     torch.manual_seed(seed)
     made = model(5, 8, unfolds=unfolds).double()
     with torch.no_grad():
         for p in made.parameters():
             p.copy_(torch.randn_like(p) * scale)
-    elapsed = torch.rand(4, 12, dtype=torch.float64) * unfolds
+    elapsed = torch.rand(4, 12, dtype=torch.float64) * unfolds * longest
     y = made(torch.randn(4, 12, 5, dtype=torch.float64) * scale, time=elapsed.cumsum(1))
     bound = made.gain.abs() if model is CTRNN else torch.ones(8, dtype=torch.float64)
     assert (y.abs() <= bound * (1 + 1e-12)).all()

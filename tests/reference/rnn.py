@@ -26,6 +26,11 @@ def solve(field, h, elapsed, unfolds):
     return odeint(scaled, h, torch.linspace(0, 1, unfolds + 1, dtype=h.dtype), method="euler")[-1]
 
 
+def relaxing(elapsed, unfolds):
+    """The time for which a state with Euler steps of at most 1 unit flows."""
+    return elapsed if unfolds is None else elapsed.clamp(max=unfolds)
+
+
 def elapsed_at(time, step, first):
     """Time since the step before, [B, 1]."""
     return (time[:, step] - time[:, step - 1] if step else torch.full_like(time[:, 0], first))[:, None]
@@ -43,7 +48,7 @@ def ct_rnn(model, x, time, unfolds):
         def field(h, held=held):
             return model.gain * torch.tanh(held + h @ model.state_weight) - h
 
-        h = solve(field, h, elapsed_at(time, i, 1.0), unfolds)
+        h = solve(field, h, relaxing(elapsed_at(time, i, 1.0), unfolds), unfolds)
         outputs.append(h)
     return torch.stack(outputs, 1)
 
@@ -61,7 +66,7 @@ def gru_ode(model, x, time, unfolds):
             c = torch.tanh(held @ w_c.T + (r * h) @ model.candidate_weight + b_c)
             return (1 - z) * (c - h)
 
-        h = solve(field, h, elapsed_at(time, i, 1.0), unfolds)
+        h = solve(field, h, relaxing(elapsed_at(time, i, 1.0), unfolds), unfolds)
         outputs.append(h)
     return torch.stack(outputs, 1)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nacre._check import choice, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, unbind_time
+from nacre.models.flow import relaxing_steps
 from nacre.models.ode_rnn import ODERNN
 from nacre.models.registry import ModelInfo, register
 
@@ -31,8 +32,9 @@ class CTRNN(SequenceModel):
     The papers that compare with "CT-RNN, Rubanova et al., 2019" run this classical network, while Rubanova et al.
     describe the ODE-RNN, which is `ODERNN` here. The solver and its steps are choices of those comparisons.
 
-    While elapsed time / unfolds <= 1, no unit leaves [-|g|, |g|]. Above 2 Euler's method is unstable: choose
-    `time_scale` near the usual time between steps, or more `unfolds`.
+    No unit leaves [-|g|, |g|]. For that no Euler step is longer than 1 unit, where the method would overshoot, and
+    beyond 2 diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual
+    time between steps.
 
     Args:
         d_input: Width of the input.
@@ -56,7 +58,7 @@ class CTRNN(SequenceModel):
         """See `SequenceModel`."""
         # With h = g u, du/dt = tanh(x W + u (g U) + b) - u: one product less in every solver step.
         weight = self.gain.unsqueeze(1) * self.state_weight
-        inputs, dt = unbind_time([self.input_proj(steps.x), steps.elapsed(1.0) / self.unfolds])
+        inputs, dt = unbind_time([self.input_proj(steps.x), relaxing_steps(steps.elapsed(1.0), self.unfolds)])
         u = torch.zeros_like(inputs[0])  # [B, d]
         states: list[Tensor] = []
         for held, length in zip(inputs, dt, strict=True):

@@ -64,6 +64,14 @@ def flow(field: Field, y: Tensor, dt: Tensor, unfolds: int, solver: str = "euler
     return y
 
 
+def relaxing_steps(elapsed: Tensor, unfolds: int) -> Tensor:
+    """Lengths of Euler steps of a state that relaxes at a rate of at most 1: elapsed / unfolds, but at most 1.
+
+    Euler's method overshoots in longer steps and diverges in steps beyond 2, where the state itself has settled.
+    """
+    return (elapsed / unfolds).clamp(max=1.0)
+
+
 def tanh_field(first: nn.Linear, second: nn.Linear) -> Field:
     """The field second(tanh(first(y))) of y [B, d], for use within one forward pass.
 

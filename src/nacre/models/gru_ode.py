@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nacre._check import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, unbind_time
+from nacre.models.flow import relaxing_steps
 from nacre.models.registry import ModelInfo, register
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ class GRUODE(SequenceModel):
     the input between observations and corrects the state at each of them, with a loss of its own. Holding the
     input instead is a reconstruction, and what published comparisons with "GRU-ODE" run.
 
-    While elapsed time / unfolds <= 1, no unit leaves [-1, 1]; far above, Euler's method is unstable: choose
-    `time_scale` near the usual time between steps, or more `unfolds`.
+    No unit leaves [-1, 1]. For that no Euler step is longer than 1 unit, where the method could overshoot, and far
+    beyond diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual time
+    between steps.
 
     Args:
         d_input: Width of the input.
@@ -71,7 +73,7 @@ class GRUODE(SequenceModel):
         d = self.d_model
         gate_weight, candidate_weight = self.gate_weight, self.candidate_weight
         inputs = self.input_proj(steps.x).split((2 * d, d), -1)
-        gates, candidates, dt = unbind_time([*inputs, steps.elapsed(1.0) / self.unfolds])
+        gates, candidates, dt = unbind_time([*inputs, relaxing_steps(steps.elapsed(1.0), self.unfolds)])
         h = torch.zeros_like(candidates[0])  # [B, d]
         states: list[Tensor] = []
         for gate, candidate, length in zip(gates, candidates, dt, strict=True):

@@ -88,16 +88,22 @@ class S4(SequenceModel):
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
         u = self.in_proj(steps.x)
-        eigenvalues = torch.complex(-self.log_decay.exp(), self.frequency)  # [d, N/2]
-        rates = eigenvalues * self.log_step.exp().unsqueeze(-1)
-        weights = torch.view_as_complex(self.readout) / eigenvalues
-        interval = _interval(steps)
-        if interval is None:
-            y = recur(u, rates, weights, steps.elapsed(1.0))
-        else:
-            y = convolve(u, rates, weights, interval)
+        y = self._states(u.to(torch.promote_types(u.dtype, torch.float32)), steps).to(u.dtype)
         y = y + self.skip * u
         return self.norm(u + glu(self.out_proj(gelu(y)), -1))
+
+    def _states(self, u: Tensor, steps: Steps) -> Tensor:
+        """2 Re(C x) of inputs u, [B, T, d] each, in single precision at least: complex numbers are no shorter."""
+        decay, frequency, step, readout = (
+            parameter.to(u.dtype) for parameter in (self.log_decay, self.frequency, self.log_step, self.readout)
+        )
+        eigenvalues = torch.complex(-decay.exp(), frequency)  # [d, N/2]
+        rates = eigenvalues * step.exp().unsqueeze(-1)
+        weights = torch.view_as_complex(readout) / eigenvalues
+        interval = _interval(steps)
+        if interval is None:
+            return recur(u, rates, weights, steps.elapsed(1.0).to(u.dtype))
+        return convolve(u, rates, weights, interval)
 
 
 def _interval(steps: Steps) -> float | None:
