@@ -40,3 +40,10 @@ def test_no_model_is_slower_than_its_public_counterpart():
         assert value > 0.95, (name, batch, key)  # rounding and noise of machines that are shared
         if key == "forward" and name in ("ltc-fc", "ltc-ncp", "cfc-fc", "cfc-ncp"):
             assert value >= 3, (name, batch)
+
+
+@pytest.mark.parametrize("name", [n for n in nacre.list_models() if nacre.model_info(n).kind != "NAC"])
+def test_every_model_is_on_the_page_of_classes(name):
+    model = type(nacre.create(name, d_input=5, d_model=8, num_heads=2))
+    page = (ROOT / "docs" / "model-classes.md").read_text()
+    assert f"::: {model.__module__}.{model.__name__}\n" in page

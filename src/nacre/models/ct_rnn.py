@@ -29,8 +29,8 @@ class CTRNN(SequenceModel):
     State h starts at 0. With input i held, it flows for the time since step i - 1 (1 unit at the first step), by
     `unfolds` steps of Euler's method; what it reaches is output i. Gain g has one number per unit and starts at 1.
 
-    The papers that compare with "CT-RNN, Rubanova et al., 2019" run this classical network, while Rubanova et al.
-    describe the ODE-RNN, which is `ODERNN` here. The solver and its steps are choices of those comparisons.
+    The NAC paper names CT-RNN and cites Rubanova et al. (2019), who describe the ODE-RNN, which is `ODERNN` here.
+    Its public code runs this classical network; the solver and its 5 steps are taken from there.
 
     No unit leaves [-|g|, |g|]. For that no Euler step is longer than 1 unit, where the method would overshoot, and
     beyond 2 diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual
@@ -88,8 +88,8 @@ def ct_rnn(
     Args:
         d_input: Width of the input.
         d_model: Width of the output.
-        cell: "leaky" for `CTRNN`, which published comparisons run, or "ode-rnn" for `ODERNN`, which Rubanova et
-            al., whom they cite, describe.
+        cell: "leaky" for `CTRNN`, the classical network of that name, or "ode-rnn" for `ODERNN`, which is what
+            Rubanova et al. describe.
         unfolds: Solver steps between two inputs.
         time_scale: What time stamps are divided by.
 

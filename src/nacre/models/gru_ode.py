@@ -42,7 +42,7 @@ class GRUODE(SequenceModel):
 
     The field is that of the paper, with all its gates and its input. The paper's whole model, GRU-ODE-Bayes, drops
     the input between observations and corrects the state at each of them, with a loss of its own. Holding the
-    input instead is a reconstruction, and what published comparisons with "GRU-ODE" run.
+    input instead is a reconstruction, as in the public code of the NAC paper.
 
     No unit leaves [-1, 1]. For that no Euler step is longer than 1 unit, where the method could overshoot, and far
     beyond diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual time
