@@ -157,10 +157,14 @@ def test_options_act(name, options):
         ("ltc-ncp", {"unfolds": 0}, "unfolds must be at least 1, got 0"),
         ("ltc-ncp", {"sparsity": 0.95}, r"sparsity must lie in \[0.1, 0.9\], got 0.95"),
         ("ltc-ncp", {"seed": -1}, "seed must be at least 0, got -1"),
-        ("ltc-fc", {"sparsity": 0.5}, "ltc-fc has no option 'sparsity'"),
         ("ltc-fc", {"time_scale": 0.0}, "time_scale must lie in"),
     ],
 )
 def test_bad_options_are_explained(name, options, message):
     with pytest.raises(ValueError, match=message):
         make(name, **options)
+
+
+def test_full_connection_has_no_sparsity():
+    with pytest.raises(TypeError, match="ltc-fc has no option 'sparsity'; it takes unfolds, time_scale"):
+        make("ltc-fc", sparsity=0.5)

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nacre._check import ascending
 from nacre.models.steps import prepare
 
 NAN = float("nan")
@@ -85,6 +86,18 @@ def test_stamps_that_go_back_across_padding_are_found():
         ValueError, match=r"got 4.0 after 5.0 at row 0, step 2; sort the steps of each row by time"
     ):
         steps_of(torch.zeros(1, 3, 1), time, padding)
+
+
+def test_stamps_before_zero_may_have_padding_between_them():
+    time, padding = torch.tensor([[-5.0, 0.0, -4.0]]), torch.tensor([[False, True, False]])
+    assert steps_of(torch.zeros(1, 3, 1), time, padding).elapsed(0.0)[0, :, 0].tolist() == [0, 1, 0]
+
+
+def test_what_padding_holds_is_no_stamp():
+    for odd in (NAN, float("inf"), -1e30):
+        ascending("time", torch.tensor([[1.0, odd, 2.0]]), torch.tensor([[False, True, False]]))
+        with pytest.raises(ValueError, match="row 0, step 1"):
+            ascending("time", torch.tensor([[1.0, odd, 2.0]]), None)
 
 
 def test_moving_steps_compiles_to_one_graph():

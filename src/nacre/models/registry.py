@@ -107,8 +107,8 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
         for option in options:
             if option not in allowed:
                 near = difflib.get_close_matches(option, allowed, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"{name} has no option {option!r}{hint}; it takes {', '.join(allowed) or 'none'}")
+                hint = f"did you mean {near[0]!r}? It takes" if near else "it takes"
+                raise TypeError(f"{name} has no option {option!r}; {hint} {', '.join(allowed) or 'none'}")
     whole("num_heads", num_heads, 1)
     heads = {"num_heads": num_heads} if "num_heads" in inspect.signature(factory).parameters else {}
     return factory(d_input=d_input, d_model=d_model, **heads, **options)
