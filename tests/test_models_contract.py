@@ -124,6 +124,27 @@ def test_every_number_learns(name):
         assert (grad != 0).all(), f"{n}: {(grad == 0).sum()} of {grad.numel()} get no gradient"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_training_works(name):
+    """Learn the mean of a feature over all steps, whose variance is 0.9, from the mean of the outputs."""
+    torch.manual_seed(0)
+    options = {"references": 16} if name == "mtan" else {}
+    model = nacre.create(name, d_input=3, d_model=16, num_heads=2, **options)
+    head = torch.nn.Linear(16, 1)
+    optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(250):
+        x, time = torch.randn(32, 10, 3), torch.rand(32, 10).cumsum(1)
+        y = head(model(x, time=time).mean(1)).squeeze(-1)
+        loss = (y - 3 * x[..., 0].mean(1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-20:]) / 20 < 0.45
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("where", ["right", "left", "inside"])
 def test_what_is_in_padding_changes_no_bit(name, where):
