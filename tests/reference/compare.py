@@ -21,3 +21,11 @@ def assert_same(got, want, inputs, near, *, grad_near=None):
         torch.testing.assert_close(
             ours / size, theirs / size, rtol=0, atol=near if grad_near is None else grad_near
         )
+
+
+def assert_rows_same(model, oracle, x, time, lengths, near=1e-9):
+    """`assert_same` for a padded batch and an oracle that takes one row [T, F] at times [T] without padding."""
+    padding = torch.arange(x.shape[1]) >= torch.tensor(lengths)[:, None]
+    rows = [oracle(x[b, :n], time[b, :n]) for b, n in enumerate(lengths)]
+    want = torch.stack([torch.cat([row, row.new_zeros(x.shape[1] - len(row), row.shape[1])]) for row in rows])
+    assert_same(model(x, time=time, key_padding_mask=padding), want, list(model.parameters()), near)
