@@ -58,13 +58,18 @@ def prepare(
 def _prepare_self(query: Tensor, time: Tensor | None, key_time: Tensor | None, mask: Tensor | None) -> Inputs:
     if key_time is not None:
         raise ValueError("key_time belongs to cross attention; in self attention give time alone")
-    shape = (query.shape[0], query.shape[1])
-    stamps = None if time is None else time_stamps("time", time, shape).double()
-    if mask is not None:
-        padding_mask("key_padding_mask", mask, shape)
-        query = query.masked_fill(mask.unsqueeze(-1), 0)
-        stamps = None if stamps is None else stamps.masked_fill(mask, 0)
+    query, stamps = blank_padding(query, time, mask)
     return Inputs(query, query, query, None if stamps is None else (stamps, stamps), mask, mask)
+
+
+def blank_padding(x: Tensor, time: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Check stamps [B, T] and padding mask [B, T] of x [B, T, ...]; x and float64 stamps with zeros at padding."""
+    shape = (x.shape[0], x.shape[1])
+    stamps = None if time is None else time_stamps("time", time, shape).double()
+    if mask is None:
+        return x, stamps
+    padding_mask("key_padding_mask", mask, shape)
+    return x.masked_fill(mask.unsqueeze(-1), 0), None if stamps is None else stamps.masked_fill(mask, 0)
 
 
 def _check_cross(config: NACConfig, weight: Tensor, query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacre._check import ascending, padding_mask, time_stamps
+from nacre._check import ascending
+from nacre.inputs import blank_padding
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,7 @@ def prepare(x: Tensor, time: Tensor | None, key_padding_mask: Tensor | None, tim
         key_padding_mask: [B, T] bool, True = padding.
         time_scale: What stamps are divided by.
     """
-    shape = (x.shape[0], x.shape[1])
-    stamps = None if time is None else time_stamps("time", time, shape).double()
-    if key_padding_mask is not None:
-        padding_mask("key_padding_mask", key_padding_mask, shape)
-        # Before anything is computed from them: a later mask would let NaN into the gradients.
-        x = x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
-        stamps = None if stamps is None else stamps.masked_fill(key_padding_mask, 0)
+    x, stamps = blank_padding(x, time, key_padding_mask)
     if stamps is not None:
         ascending("time", stamps, key_padding_mask)
     padding, order = key_padding_mask, _order(key_padding_mask)
@@ -77,7 +72,7 @@ def prepare(x: Tensor, time: Tensor | None, key_padding_mask: Tensor | None, tim
         x = x.gather(1, order.unsqueeze(-1).expand_as(x))
         stamps = None if stamps is None else stamps.gather(1, order)
     if stamps is None:
-        stamps = torch.arange(shape[1], device=x.device, dtype=torch.float64).expand(shape)
+        stamps = torch.arange(x.shape[1], device=x.device, dtype=torch.float64).expand(x.shape[:2])
     if padding is not None:
         last = (~padding).sum(1, keepdim=True).sub(1).clamp(min=0)  # [B, 1]
         stamps = torch.where(padding, stamps.gather(1, last), stamps)
