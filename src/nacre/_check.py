@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,10 +35,10 @@ def real(name: str, value: object, low: float, high: float, *, open_low: bool = 
     """Refuse what is not a number between `low` and `high`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
-    inside = (low < value if open_low else low <= value) and value <= high
+    inside = (low < value if open_low else low <= value) and value <= high and math.isfinite(value)
     if not inside:
-        bracket = "(" if open_low else "["
-        raise ValueError(f"{name} must lie in {bracket}{low}, {high}], got {value}")
+        ends = "(" if open_low else "[", "]" if math.isfinite(high) else ")"
+        raise ValueError(f"{name} must lie in {ends[0]}{low}, {high}{ends[1]}, got {value}")
     return float(value)
 
 
