@@ -5,9 +5,8 @@ import itertools
 import pytest
 import torch
 
-import test_models_contract as contract
 from nacre.models.mmrnn import MMRNN
-from reference import rnn
+from reference import rnn, zoo
 from test_models_flow import ORDERS
 from test_models_rnn import batch, check_parity, make
 
@@ -67,8 +66,8 @@ def test_weights_start_as_documented():
 
 @pytest.mark.parametrize("options", [{"unfolds": 4}, {"solver": "heun"}, {"solver": "rk4"}])
 def test_options_change_the_output(options):
-    x, time = contract.batch()
-    first, second = contract.make("mmrnn")(x, time=time), contract.make("mmrnn", **options)(x, time=time)
+    x, time = zoo.batch()
+    first, second = zoo.make("mmrnn")(x, time=time), zoo.make("mmrnn", **options)(x, time=time)
     assert not torch.allclose(first, second, rtol=0, atol=1e-6)
 
 

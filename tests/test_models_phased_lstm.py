@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import test_models_contract as contract
 from nacre.models.phased_lstm import PhasedLSTM
-from reference import rnn
+from reference import rnn, zoo
 from reference.compare import assert_same
 
 
@@ -141,10 +140,10 @@ def test_gates_start_as_documented(longest):
 
 
 def test_options_change_the_output():
-    x, time = contract.batch()
+    x, time = zoo.batch()
 
     def run(training, **options):
-        return contract.make("phased-lstm", **options).train(training)(x, time=time)
+        return zoo.make("phased-lstm", **options).train(training)(x, time=time)
 
     assert not torch.allclose(run(True), run(True, leak=0.1), rtol=0, atol=1e-6)
     assert torch.equal(run(False), run(False, leak=0.1))

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 import nacre
 import test_models_contract as contract
+import test_models_contract_padding as padding
+import test_models_contract_time as time_contract
 from nacre.models.ct_rnn import CTRNN
 from nacre.models.gru_ode import GRUODE
 from nacre.models.ode_rnn import ODERNN
-from reference import rnn
+from reference import rnn, zoo
 from reference.compare import assert_same
 
 CASES = {CTRNN: rnn.ct_rnn, ODERNN: rnn.ode_rnn, GRUODE: rnn.gru_ode}
@@ -115,23 +117,23 @@ def test_weights_start_as_documented():
     ("name", "options"), [("ct-rnn", {"unfolds": 4}), ("ct-rnn", {"cell": "ode-rnn"}), ("gru-ode", {"unfolds": 5})]
 )
 def test_options_change_the_output(name, options):
-    x, time = contract.batch()
-    assert not torch.allclose(contract.make(name)(x, time=time), contract.make(name, **options)(x, time=time))
+    x, time = zoo.batch()
+    assert not torch.allclose(zoo.make(name)(x, time=time), zoo.make(name, **options)(x, time=time))
 
 
 def test_unfolds_change_the_output_of_ode_rnn():
-    x, time = contract.batch()
-    few, many = (contract.make("ct-rnn", cell="ode-rnn", unfolds=n)(x, time=time) for n in (4, 5))
+    x, time = zoo.batch()
+    few, many = (zoo.make("ct-rnn", cell="ode-rnn", unfolds=n)(x, time=time) for n in (4, 5))
     assert not torch.allclose(few, many)
 
 
 def test_the_cell_of_ct_rnn_is_chosen_by_name():
-    assert type(contract.make("ct-rnn")) is CTRNN
-    assert type(contract.make("ct-rnn", cell="ode-rnn")) is ODERNN
+    assert type(zoo.make("ct-rnn")) is CTRNN
+    assert type(zoo.make("ct-rnn", cell="ode-rnn")) is ODERNN
     with pytest.raises(
         ValueError, match="cell must be one of 'leaky', 'ode-rnn', got 'odernn'; did you mean 'ode-rnn'"
     ):
-        contract.make("ct-rnn", cell="odernn")
+        zoo.make("ct-rnn", cell="odernn")
 
 
 @pytest.mark.parametrize("model", CASES)
@@ -144,40 +146,49 @@ def test_bad_options_are_refused(model):
         model(5, 8, time_scale=0.0)
 
 
+@pytest.fixture
+def as_ode_rnn(monkeypatch):
+    """Make the contract, which asks each name as created by default, ask ct-rnn as the other cell."""
+    for module in (contract, padding, time_contract):
+        monkeypatch.setattr(module, "make", lambda name, **options: zoo.make(name, cell="ode-rnn", **options))
+
+
+@pytest.mark.usefixtures("as_ode_rnn")
 @pytest.mark.parametrize(
     "promise",
     [
         contract.test_shapes_and_dtypes,
         contract.test_every_number_learns,
-        contract.test_rows_of_nothing_but_padding_are_zero,
         contract.test_a_batch_equals_its_samples,
-        contract.test_tripling_elapsed_time_acts_where_the_registry_says_so,
-        contract.test_no_time_stamps_mean_one_unit_a_step,
-        contract.test_time_scale_is_the_unit_of_time,
-        contract.test_stamps_of_today_keep_their_differences,
-        contract.test_the_registry_knows_whether_the_future_matters,
         contract.test_models_can_be_copied_after_training,
+        padding.test_rows_of_nothing_but_padding_are_zero,
+        time_contract.test_tripling_elapsed_time_acts_where_the_registry_says_so,
+        time_contract.test_no_time_stamps_mean_one_unit_a_step,
+        time_contract.test_time_scale_is_the_unit_of_time,
+        time_contract.test_stamps_of_today_keep_their_differences,
+        time_contract.test_the_registry_knows_whether_the_future_matters,
     ],
 )
-def test_ode_rnn_keeps_the_contract(promise, monkeypatch):
-    """The contract asks each name as created by default, so that it would pass by this cell."""
-    as_default = contract.make
-    monkeypatch.setattr(contract, "make", lambda name, **options: as_default(name, cell="ode-rnn", **options))
+def test_ode_rnn_keeps_the_contract(promise):
     promise("ct-rnn")
 
 
+@pytest.mark.usefixtures("as_ode_rnn")
 @pytest.mark.parametrize("where", ["right", "left", "inside"])
-def test_ode_rnn_sees_no_padding(where, monkeypatch):
-    as_default = contract.make
-    monkeypatch.setattr(contract, "make", lambda name: as_default(name, cell="ode-rnn"))
-    contract.test_what_is_in_padding_changes_no_bit("ct-rnn", where)
-    contract.test_padding_is_as_if_it_were_not_there("ct-rnn", where, True)
+def test_ode_rnn_sees_no_padding(where):
+    padding.test_what_is_in_padding_changes_no_bit("ct-rnn", where)
+    padding.test_padding_is_as_if_it_were_not_there("ct-rnn", where, True)
+
+
+@pytest.mark.usefixtures("as_ode_rnn")
+def test_the_contract_really_asked_ode_rnn():
+    assert {type(module.make("ct-rnn")) for module in (contract, padding, time_contract)} == {ODERNN}
 
 
 def test_ode_rnn_is_saved_as_itself(tmp_path):
     model = nacre.create("ct-rnn", d_input=5, d_model=8, num_heads=1, cell="ode-rnn", unfolds=3)
     loaded = nacre.load(nacre.save(model, tmp_path))
-    x, time = contract.batch()
+    x, time = zoo.batch()
     assert isinstance(loaded, ODERNN)
     assert loaded.unfolds == 3
     assert torch.equal(loaded(x, time=time), model(x, time=time))
