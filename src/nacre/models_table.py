@@ -12,7 +12,8 @@ _SIZE = {"d_input": 64, "d_model": 64, "num_heads": 4}
 _WIDE = 130  # columns of a console that has room for what each model is
 _CAPTION = (
     "size: parameters at width 64 with 4 heads. cost: T steps, d width, K keys of a query, n synapses of a "
-    "circuit, S steps of a solver, m features or points of reference, N state of a channel."
+    "circuit, S steps of a solver, m features, hidden units or points of reference, "
+    "N state of a channel."
 )
 
 
