@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nacre._version import __version__
+from nacre.tasks.recipe import Precision, Profile
 
 app = typer.Typer(
     help="Continuous-time attention wired like the nervous system of C. elegans.",
@@ -85,3 +86,38 @@ def bench(
 
     lists = (tuple(models or ()), tuple(lengths or ()))
     run(Options(*lists, batch, d_model, heads, threads, time_limit, out, resume, sweep, selection))
+
+
+@app.command()
+def tasks() -> None:
+    """List the tasks that nacre comes with, and their controls."""
+    from nacre.tasks.listing import print_tasks
+
+    print_tasks()
+
+
+@app.command()
+def train(
+    tasks: Annotated[list[str], typer.Argument(help="Tasks, see `nacre tasks`, or recipes of your own (.toml).")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="Models or patterns such as 'nac-*', repeated.", show_default="nac"),
+    ] = None,
+    profile: Annotated[Profile, typer.Option(help="paper: all epochs; quick: few steps.")] = Profile.PAPER,
+    folds: Annotated[
+        int | None, typer.Option(help="How many of the folds, from the first on.", min=1, show_default="all")
+    ] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Seeds of weights and order, repeated.", min=0, show_default="0")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where runs go.")] = Path("runs"),
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data files lie.", show_default="$NACRE_DATA, then the cache")
+    ] = None,
+    precision: Annotated[Precision, typer.Option(help="As in Lightning.")] = Precision.FLOAT32,
+    controls: Annotated[bool, typer.Option(help="Run the trivial controls of each task, too.")] = True,
+) -> None:
+    """Train and test models on tasks, fold by fold. What is done is skipped; what was interrupted goes on."""
+    from nacre.train.grid import Grid, run_grid
+
+    run_grid(Grid(tasks, model or ["nac"], profile, folds, seed or [0], out, data_dir, precision, controls))

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from nacre._check import real, whole
 from nacre.bench.files import Record, read_record, write_record
 from nacre.bench.process import run_worker
-from nacre.bench.provenance import provenance
 from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Cost, Entry, Result
 from nacre.bench.worker import Request
+from nacre.provenance import provenance
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nacre._check import real, whole
+from nacre.data.dataset import Dataset, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,18 +65,11 @@ def make_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> tuple[Spi
         >>> len(train), len(test), tuple(test.x.shape)
         (200, 100, (100, 50, 2))
     """
-    whole("n", n, 6)
-    real("spread", spread, 0.0, 0.1)
-    generator = torch.Generator().manual_seed(whole("seed", seed, 0))
-    time = torch.linspace(0, END, POINTS, dtype=torch.float64)
-    clockwise = torch.arange(n) % 2 == 0  # taking turns, so that both splits get half of each
-    clean = _curves(time, clockwise, spread, generator)  # [n, 150, 2]
-    noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
-    seen = torch.rand(n, HALF, generator=generator).argsort(1)[:, :OBSERVED].sort(1).values  # [n, 50]
-
+    clean, noisy, seen, clockwise = _draw(n, seed, spread)
+    time = _times()
     size = 2 * n // 3  # of the training split
     low, high = clean[:size].amin((0, 1)), clean[:size].amax((0, 1))  # [2] each
-    target, noisy = ((points - low) / (high - low) for points in (clean, clean + _NOISE * noise))
+    target, noisy = ((points - low) / (high - low) for points in (clean, noisy))
     whole_set = Spirals(
         x=noisy.take_along_dim(seen.unsqueeze(-1), 1).float(),
         time=time[seen].float(),
@@ -84,6 +78,69 @@ def make_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> tuple[Spi
         clockwise=clockwise,
     )
     return _rows(whole_set, slice(0, size)), _rows(whole_set, slice(size, n))
+
+
+def load_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> Dataset:
+    """Spirals as one sequence each: what was seen, and among it, in order of time, 150 questions.
+
+    A row holds x, y and seen = 1, or, where the spiral is asked for, zeros; the answers are the clean x and y. At
+    a moment that is seen and asked for, the observation comes first. Nothing is scaled.
+
+    Args:
+        n: Number of spirals, at least 6, each a group of its own.
+        seed: Seed of a generator of its own.
+        spread: As in `make_spirals`.
+
+    Example:
+        >>> data = load_spirals(6)
+        >>> data.batch(torch.tensor([0, 1])).x.shape, data.parts
+        (torch.Size([2, 200, 3]), ('interpolation', 'extrapolation'))
+    """
+    clean, noisy, seen, _ = _draw(n, seed, spread)
+    observed = torch.cat(
+        [noisy.take_along_dim(seen.unsqueeze(-1), 1), torch.ones(n, OBSERVED, 1)], -1
+    )  # [n, 50, 3]
+    question = torch.zeros(n, POINTS, 3)
+    place = torch.cat([seen, torch.arange(POINTS).expand(n, -1)], 1)  # [n, 200] moment of each row
+    order = place.argsort(dim=1, stable=True)
+    unknown = torch.full((n, OBSERVED, 2), float("nan"))
+    rows = [torch.cat([observed, question], 1), torch.cat([unknown, clean], 1)]
+    values, y = (part.take_along_dim(order.unsqueeze(-1), 1).flatten(0, 1).float() for part in rows)
+    place = place.take_along_dim(order, 1).flatten()
+    length = OBSERVED + POINTS
+    return Dataset(
+        name="spiral",
+        kind=Kind.STEP_REGRESSION,
+        values=values,
+        time=_times()[place],
+        start=torch.arange(n) * length,
+        length=torch.full((n,), length),
+        y=y,
+        group=torch.arange(n),
+        groups=tuple(f"spiral {i}" for i in range(n)),
+        features=("x", "y", "seen"),
+        targets=("x", "y"),
+        part=(place >= HALF).long(),
+        parts=("interpolation", "extrapolation"),
+        time_unit="radians",
+        form=f"generated, seed {seed}, spread {spread}",
+    )
+
+
+def _times() -> Tensor:
+    return torch.linspace(0, END, POINTS, dtype=torch.float64)
+
+
+def _draw(n: int, seed: int, spread: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Clean and noisy points [n, 150, 2], which of them are seen [n, 50], and who runs clockwise [n]."""
+    whole("n", n, 6)
+    real("spread", spread, 0.0, 0.1)
+    generator = torch.Generator().manual_seed(whole("seed", seed, 0))
+    clockwise = torch.arange(n) % 2 == 0  # taking turns, so that both splits get half of each
+    clean = _curves(_times(), clockwise, spread, generator)
+    noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
+    seen = torch.rand(n, HALF, generator=generator).argsort(1)[:, :OBSERVED].sort(1).values
+    return clean, clean + _NOISE * noise, seen, clockwise
 
 
 def _curves(time: Tensor, clockwise: Tensor, spread: float, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,274 @@
+"""`from_arrays`: a data set out of arrays, tensors or lists of your own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nacre._check import choice
+from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre.data.infer import classes_of
+
+Ragged = NDArray | Tensor | Sequence[Any]  # [n, ...], or n items of lengths of their own
+_log = logging.getLogger("nacre")
+
+
+def from_arrays(
+    x: Ragged,
+    y: Ragged,
+    *,
+    time: Ragged | None = None,
+    group: Sequence[object] | NDArray | Tensor | None = None,
+    kind: str | None = None,
+    name: str = "arrays",
+    features: Sequence[str] | None = None,
+) -> Dataset:
+    """Make a data set of n sequences, which may differ in length.
+
+    What y is decides what is asked, unless `kind` says it:
+
+    | y | text, bools or integers | floats |
+    |---|---|---|
+    | one for each sequence: [n] | classification | regression |
+    | several for each sequence: [n, D] | regression | regression |
+    | one for each step: [n, T], or n items [T_i] | step-classification | step-regression |
+    | several for each step: [n, T, D], or n items [T_i, D] | step-regression | step-regression |
+
+    Where D equals the length of every sequence, [n, D] is taken for one number a step; `kind` says otherwise.
+
+    Args:
+        x: [n, T, F] numbers, or n items [T_i, F]; without F it is one feature.
+        y: The answers, as above. A step of integer class -100 is not scored.
+        time: [n, T] stamps or n items [T_i], ascending within each sequence; None counts steps 0, 1, 2, ...
+        group: [n] labels: what must not be split between training and test, such as the person a sequence is of.
+            None makes each sequence a group of its own.
+        kind: One of `nacre.data.Kind`, without forecasting.
+        name: Short name, part of file names.
+        features: F names; None calls them x0, x1, ...
+
+    Raises:
+        ValueError: If shapes do not fit, or numbers are missing or not finite.
+
+    Example:
+        >>> data = from_arrays([[[1.0], [2.0]], [[3.0]]], ["calm", "storm"])
+        >>> print(data.kind, data.classes, data.length.tolist())
+        classification ('calm', 'storm') [2, 1]
+    """
+    if not name or "/" in name or "\\" in name:
+        raise ValueError(f"name must be fit for a file name, got {name!r}")
+    sequences = [_two_dimensional(item, number) for number, item in enumerate(_items("x", x))]
+    if not sequences:
+        raise ValueError("x must hold at least one sequence, got none")
+    lengths = np.array([len(item) for item in sequences], np.int64)
+    values = _joined("x", sequences, lengths, np.float32)  # [N, F]
+    found, answers, notes = _answers(y, lengths, kind)
+    classes = ()
+    if found.has_classes:
+        answers, classes = _classes(answers, found)
+    else:
+        answers = _finite("y", answers, np.float32)
+    codes, groups = _groups(group, len(lengths))
+    return Dataset(
+        name=name,
+        kind=found,
+        values=torch.from_numpy(values),
+        time=torch.from_numpy(_stamps(time, lengths)),
+        start=torch.from_numpy(np.cumsum(lengths) - lengths),
+        length=torch.from_numpy(lengths),
+        y=torch.from_numpy(answers),
+        group=torch.from_numpy(codes),
+        groups=groups,
+        features=_names(features, values.shape[1]),
+        classes=classes,
+        targets=() if found.has_classes else _numbered("y", answers.shape[1]),
+        form="your own",
+        notes=notes,
+    )
+
+
+def _items(argument: str, value: Ragged) -> list[NDArray]:
+    """The items of an array, a tensor or a list, each as an array."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray | Tensor):
+        if not hasattr(value, "__array__"):  # a pandas column has it
+            raise ValueError(f"{argument} must be an array, a tensor or a list, got {type(value).__name__}")
+        value = np.asarray(value)
+    if isinstance(value, np.ndarray | Tensor):
+        whole = _array(value)
+        if whole.ndim == 0:
+            raise ValueError(f"{argument} must hold one item for each sequence, got a single number")
+        return list(whole)
+    items = []
+    for number, item in enumerate(value):
+        try:
+            items.append(_array(item))
+        except ValueError as error:
+            raise ValueError(f"{argument}: item {number} is not an array of one shape: {error}") from None
+    return items
+
+
+def _array(value: object) -> NDArray:
+    array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    # Python strings in an array of objects, as pandas keeps them, become an array of text.
+    return np.asarray(array.tolist()) if array.dtype == object else array
+
+
+def _two_dimensional(item: NDArray, number: int) -> NDArray:
+    if item.ndim == 1:
+        item = item[:, None]
+    if item.ndim != 2 or item.shape[0] == 0 or item.shape[1] == 0:
+        raise ValueError(
+            f"x must be [n, T, F] or n items [T, F] with one step and one feature at least, got shape "
+            f"{item.shape} for sequence {number}"
+        )
+    return item
+
+
+def _joined(argument: str, items: list[NDArray], lengths: NDArray, dtype: type) -> NDArray:
+    """[N, ...] numbers of all sequences, one after the other; refuse those that do not fit or are not finite."""
+    if len(items) != len(lengths):
+        raise ValueError(f"{argument} must hold {len(lengths):,} items, one for each sequence, got {len(items):,}")
+    for number, (item, length) in enumerate(zip(items, lengths, strict=True)):
+        if item.dtype.kind not in "biuf":
+            raise ValueError(f"{argument} must hold numbers, got {item.dtype} in sequence {number}")
+        if item.shape[:1] != (length,) or item.shape[1:] != items[0].shape[1:]:
+            wanted = (int(length), *items[0].shape[1:])
+            raise ValueError(f"{argument} must have shape {wanted} for sequence {number}, got {item.shape}")
+    with np.errstate(over="ignore"):
+        joined = np.concatenate(items).astype(dtype)
+    lost = ~np.isfinite(joined).reshape(len(joined), -1).all(1)
+    if lost.any():
+        number, step = _place(int(lost.argmax()), lengths)
+        raise ValueError(
+            f"{argument} must be finite, got {items[number][step]} in sequence {number}, step {step}; "
+            "fill missing numbers, or leave the step out"
+        )
+    return joined
+
+
+def _place(row: int, lengths: NDArray) -> tuple[int, int]:
+    """Sequence and step of a row."""
+    number = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+    return number, row - int(lengths[:number].sum())
+
+
+def _stamps(time: Ragged | None, lengths: NDArray) -> NDArray[np.float64]:
+    """[N] stamps that ascend within each sequence."""
+    if time is None:
+        return np.concatenate([np.arange(length, dtype=np.float64) for length in lengths])
+    items = [item[:, 0] if item.ndim == 2 and item.shape[1] == 1 else item for item in _items("time", time)]
+    if any(item.ndim != 1 for item in items):
+        raise ValueError("time must be [n, T] or n items [T], one stamp for each step of each sequence")
+    stamps = _joined("time", items, lengths, np.float64)
+    late = np.diff(stamps) <= 0
+    late[np.cumsum(lengths)[:-1] - 1] = False  # from one sequence to the next
+    if late.any():
+        row = int(late.argmax()) + 1
+        number, step = _place(row, lengths)
+        raise ValueError(
+            f"time must ascend within each sequence, got {stamps[row]} after {stamps[row - 1]} in sequence "
+            f"{number}, step {step}; sort the steps by time, and keep one for each stamp"
+        )
+    return stamps
+
+
+def _answers(y: Ragged, lengths: NDArray, kind: str | None) -> tuple[Kind, NDArray, tuple[str, ...]]:
+    """The kind; labels [n] or [N], or numbers [n, D] or [N, D]; and what is to be said about it."""
+    if kind is not None:
+        choice("kind", kind, [option for option in Kind if option is not Kind.FORECASTING])
+    items = _items("y", y)
+    if len(items) != len(lengths):
+        raise ValueError(f"y must hold {len(lengths):,} items, one for each sequence, got {len(items):,}")
+    depth = items[0].ndim
+    if any(item.ndim != depth for item in items) or depth > 2:
+        raise ValueError("y must hold one answer for each sequence, or one for each step of each sequence")
+    fits_steps = depth > 0 and all(len(item) == length for item, length in zip(items, lengths, strict=True))
+    each_step = fits_steps if kind is None else Kind(kind).each_step
+    if each_step and not fits_steps:
+        number = next((i for i, item in enumerate(items) if item.shape[:1] != (lengths[i],)), 0)
+        raise ValueError(
+            f"y must hold one answer for each step: {lengths[number]:,} of them in sequence {number}, "
+            f"got shape {items[number].shape}"
+        )
+    return _named_kind(kind, items, each_step)
+
+
+def _named_kind(kind: str | None, items: list[NDArray], each_step: bool) -> tuple[Kind, NDArray, tuple[str, ...]]:
+    width = {item.shape[each_step:] for item in items}  # of one answer: () or (D,)
+    if len(width) > 1 or len(min(width)) > 1:
+        raise ValueError(
+            "y must hold one answer for each step of each sequence, or equally many numbers for each sequence, "
+            f"got shapes {', '.join(str(item.shape) for item in items[:4])}"
+        )
+    answers = np.concatenate(items) if each_step else np.stack(items)
+    one_label = answers.ndim == 1 and answers.dtype.kind != "f"
+    if kind is not None:
+        found, notes = Kind(kind), ()
+    else:
+        found = Kind.CLASSIFICATION if one_label else Kind.REGRESSION
+        found = Kind(f"step-{found}") if each_step else found
+        a_label = "one label" if one_label else "numbers"
+        where = "step" if each_step else "sequence"
+        notes = (f"The task is {found}, because y holds {a_label} for each {where}; give kind to choose another.",)
+        _log.info(notes[0])
+    if found.has_classes and answers.ndim > 1:
+        raise ValueError(f"y must hold one class for each answer in {found}, got {answers.shape[1]}")
+    return found, answers if found.has_classes or answers.ndim > 1 else answers[:, None], notes
+
+
+def _classes(labels: NDArray, kind: Kind) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Classes and their names; steps of class -100 stay so."""
+    if labels.dtype.kind == "f" and not (labels == np.rint(labels)).all():
+        odd = labels[(labels != np.rint(labels)).argmax()]
+        raise ValueError(f"y must hold text, bools or whole numbers in {kind}, got {odd}")
+    asked = labels != UNSCORED if kind.each_step and labels.dtype.kind in "iuf" else np.ones(len(labels), bool)
+    classes = np.full(len(labels), UNSCORED, np.int64)
+    classes[asked], names = classes_of(labels[asked])
+    if len(names) < 2:
+        raise ValueError(f"y must hold two classes or more, got {', '.join(map(repr, names)) or 'none'}")
+    return classes, names
+
+
+def _finite(argument: str, numbers: NDArray, dtype: type) -> NDArray:
+    """Numbers [m, D]; refuse what is not finite."""
+    if numbers.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{argument} must hold numbers, got {numbers.dtype}; give kind='classification' for classes"
+        )
+    with np.errstate(over="ignore"):
+        cast = numbers.astype(dtype)
+    lost = ~np.isfinite(cast).all(1)
+    if lost.any():
+        raise ValueError(
+            f"{argument} must be finite, got {numbers[lost.argmax()]} at answer {int(lost.argmax()):,}"
+        )
+    return cast
+
+
+def _groups(group: Sequence[object] | NDArray | Tensor | None, sequences: int) -> tuple[NDArray, tuple[str, ...]]:
+    """[n] group of each sequence, and names in the order of appearance."""
+    if group is None:
+        return np.arange(sequences), tuple(str(number) for number in range(sequences))
+    labels = [str(label) for label in (group.tolist() if isinstance(group, np.ndarray | Tensor) else group)]
+    if len(labels) != sequences:
+        raise ValueError(f"group must hold {sequences:,} labels, one for each sequence, got {len(labels):,}")
+    codes = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    return np.array([codes[label] for label in labels], np.int64), tuple(codes)
+
+
+def _names(features: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    if features is None:
+        return _numbered("x", width)
+    names = tuple(features)
+    if len(names) != width or len(set(names)) != width or isinstance(features, str):
+        raise ValueError(f"features must be {width} different names, one for each feature of x, got {features!r}")
+    return names
+
+
+def _numbered(stem: str, count: int) -> tuple[str, ...]:
+    return (stem,) if count == 1 else tuple(f"{stem}{number}" for number in range(count))

@@ -1,0 +1,109 @@
+"""Batches of sequences of like length, in an order that depends on the seed and the step alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import Sampler
+
+from nacre._check import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from nacre.data.dataset import Batch, Dataset
+
+POOL = 50  # batches that are sorted by length together: little padding, and yet much of the order is random
+
+
+class Indexed(TorchDataset):
+    """A data set that torch's DataLoader can ask for a whole batch at once: `item[indices]`.
+
+    Args:
+        data: The sequences.
+    """
+
+    def __init__(self, data: Dataset) -> None:
+        self.data = data
+
+    def __getitem__(self, index: Tensor) -> Batch:
+        """The batch of these sequences."""
+        return self.data.batch(index)
+
+
+class Rounds(Sampler):
+    """Indices of batches for training, a round of so many steps at a time.
+
+    Epoch follows epoch in one endless stream, each in an order of its own; a round is a stretch of it. Step s
+    holds the same sequences whenever it is asked for, so training can go on after a crash where it was.
+
+    Args:
+        length: [m] lengths of the sequences to draw from.
+        index: [m] their indices.
+        batch_size: Sequences in a batch; the last of an epoch may be smaller, none is left out.
+        steps: Batches in a round.
+        seed: Seed of the order.
+
+    Example:
+        >>> rounds = Rounds(torch.tensor([5, 3, 4]), torch.tensor([10, 11, 12]), batch_size=2, steps=2, seed=0)
+        >>> sorted(i for batch in rounds for i in batch.tolist())
+        [10, 11, 12]
+    """
+
+    def __init__(self, length: Tensor, index: Tensor, batch_size: int, steps: int, seed: int) -> None:
+        self.length, self.index, self.seed = length, index, seed
+        self.batch_size = whole("batch_size", batch_size, 1)
+        self.steps = whole("steps", steps, 1)
+        self.round = 0
+        self._epoch: tuple[int, list[Tensor]] = (-1, [])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the round; Lightning calls it so."""
+        self.round = epoch
+
+    def __len__(self) -> int:
+        """Batches in a round."""
+        return self.steps
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Indices of the batches of the chosen round."""
+        for step in range(self.round * self.steps, (self.round + 1) * self.steps):
+            yield self.batch_of(step)
+
+    def batch_of(self, step: int) -> Tensor:
+        """Indices of the sequences of a step, counted from the first one of training."""
+        epoch, place = divmod(step, steps_of_epoch(len(self.index), self.batch_size))
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._shuffled(epoch))
+        return self._epoch[1][place]
+
+    def _shuffled(self, epoch: int) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self.index), generator=generator)
+        pools = order.split(POOL * self.batch_size)
+        batches = [
+            batch
+            for pool in pools
+            for batch in pool[self.length[pool].argsort(stable=True)].split(self.batch_size)
+        ]
+        return [self.index[batches[i]] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def steps_of_epoch(sequences: int, batch_size: int) -> int:
+    """Batches that hold every sequence once."""
+    return -(-sequences // batch_size)
+
+
+def by_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
+    """Every sequence once, in batches of like length, for scoring.
+
+    Args:
+        length: [m] lengths of the sequences.
+        index: [m] their indices.
+        batch_size: Sequences in a batch; the last may be smaller.
+    """
+    return list(index[length.argsort(stable=True)].split(batch_size))

@@ -1,0 +1,97 @@
+"""`Columns`: how a CSV file was read, in plain data, so that a run can read new files in the same way."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Self
+
+from nacre.data.dataset import Kind
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How stamps become numbers.
+
+    Attributes:
+        origin: The date, in ISO form, that is second 0; None where the file holds numbers, which are kept.
+        form: How dates are written, "ISO8601" or as for `strptime`: 01.02.2020 is the same day in every file.
+    """
+
+    origin: str | None = None
+    form: str = "ISO8601"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What each column of a CSV file is for.
+
+    Attributes:
+        kind: What is asked.
+        time: Column of stamps.
+        target: Columns that are asked for; only regressions have several.
+        group: Column that names the sequence of a row; None where the file is one series.
+        features: Columns that are inputs, in order; in forecasting the target is among them.
+        classes: Names of the classes; empty for numbers.
+        lookback: Rows that a forecast sees, and rows of a piece where `pieces` is set.
+        horizon: Rows that are forecast.
+        pieces: Whether the series were cut into pieces of `lookback` rows.
+        clock: How stamps become numbers.
+        step: Median time from row to row, in the unit of the clock.
+    """
+
+    kind: Kind
+    time: str
+    target: tuple[str, ...]
+    group: str | None
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    lookback: int
+    horizon: int
+    pieces: bool
+    clock: Clock
+    step: float
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the numbers that are asked for: the targets or, in forecasting, one for each row ahead."""
+        if self.kind.has_classes:
+            return ()
+        if self.kind is Kind.FORECASTING:
+            return tuple(f"{self.target[0]}+{ahead}" for ahead in range(1, self.horizon + 1))
+        return self.target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON or TOML; None is left out, because TOML has no word for it."""
+        data: dict[str, Any] = dataclasses.asdict(self)
+        data["kind"], data["clock"] = str(self.kind), _without_none(data["clock"])
+        return _without_none({key: list(v) if isinstance(v, tuple) else v for key, v in data.items()})
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Make it again from what `to_dict` gave.
+
+        Raises:
+            ValueError: If entries are missing or unknown.
+
+        Example:
+            >>> columns = Columns(
+            ...     Kind.REGRESSION, "time", ("age",), "person", ("pulse",), (), 48, 24, False, Clock(), 1.0
+            ... )
+            >>> Columns.from_dict(columns.to_dict()) == columns
+            True
+        """
+        data = {"group": None, **data}
+        known = {field.name for field in dataclasses.fields(cls)}
+        if data.keys() != known:
+            wrong = ", ".join(map(repr, sorted(data.keys() ^ known)))
+            raise ValueError(f"columns must hold {', '.join(sorted(known))}; missing or unknown: {wrong}")
+        data |= {key: tuple(data[key]) for key in ("target", "features", "classes")}
+        try:
+            return cls(**data | {"kind": Kind(data["kind"]), "clock": Clock(**data["clock"])})
+        except TypeError as error:
+            raise ValueError(f"columns hold a clock that is not one: {error}") from None
+
+
+def _without_none(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value is not None}

@@ -1,0 +1,209 @@
+"""Rows of a CSV file in the order of their groups, their stamps as numbers, and the sequences cut out of them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nacre.data.columns import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from nacre.data.csv_table import Table
+
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows, group after group, in the file's order within each.
+
+    Attributes:
+        row: [N] where each row stands in the file, blank lines and header not counted.
+        time: [N] stamps, ascending within each group.
+        group: [N] index into `groups`, ascending.
+        groups: Names, in the order in which they first appear in the file.
+    """
+
+    row: NDArray[np.int64]
+    time: NDArray[np.float64]
+    group: NDArray[np.int64]
+    groups: tuple[str, ...]
+
+    @property
+    def size(self) -> NDArray[np.int64]:
+        """[G] rows of each group."""
+        return np.bincount(self.group, minlength=len(self.groups))
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """[G] where each group begins."""
+        return np.cumsum(self.size) - self.size
+
+    @property
+    def position(self) -> NDArray[np.int64]:
+        """[N] rows of the same group before each row."""
+        return np.arange(len(self.row)) - self.first[self.group]
+
+    def only(self, kept: NDArray[np.bool_]) -> Rows:
+        """The rows of some groups, or some rows of them; kept is [N], and groups without a row are dropped."""
+        present, group = np.unique(self.group[kept], return_inverse=True)
+        names = tuple(self.groups[number] for number in present)
+        return Rows(self.row[kept], self.time[kept], group, names)
+
+    def steps(self) -> NDArray[np.float64]:
+        """Times from row to row, within groups."""
+        return np.diff(self.time)[np.diff(self.group) == 0]
+
+
+def order_rows(table: Table, time: str, group: str | None, stamps: NDArray[np.float64]) -> Rows:
+    """Bring rows together by group; refuse stamps that go back or repeat within one.
+
+    Args:
+        table: The file.
+        time: Column of stamps, for complaints.
+        group: Column of groups; None makes one group of all rows, called "all".
+        stamps: [N] the stamps as numbers.
+    """
+    import pandas as pd
+
+    if group is None:
+        code, groups = np.zeros(len(stamps), np.int64), ("all",)
+    else:
+        code, names = pd.factorize(table.filled(group))  # in the order of appearance
+        groups = tuple(map(str, names))
+    row = np.argsort(code, kind="stable")
+    rows = Rows(row, stamps[row], code[row], groups)
+    late = (np.diff(rows.time) <= 0) & (np.diff(rows.group) == 0)
+    if late.any():
+        raise _out_of_order(table, time, group, rows, int(late.argmax()) + 1)
+    return rows
+
+
+def _out_of_order(table: Table, time: str, group: str | None, rows: Rows, here: int) -> ValueError:
+    cells = table.cells(time)
+    now, before = cells.iloc[rows.row[here]], cells.iloc[rows.row[here - 1]]
+    same = rows.time[here] == rows.time[here - 1]
+    happened = f"repeats the stamp {now}" if same else f"goes back from {before} to {now}"
+    fix = "keep one row for each stamp" if same else f"sort the rows by {time!r}"
+    where = "" if group is None else f" in group {rows.groups[rows.group[here]]!r}"
+    other = ", or name the column that tells the series apart (group=...)" if group is None else ""
+    line = table.line(int(rows.row[here]))
+    return ValueError(f"{table.path}, line {line:,}: time {time!r} {happened}{where}; {fix}{other}")
+
+
+def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
+    """How the stamps of a file are to be read, and the stamps: numbers, or seconds since the earliest date.
+
+    Dates are ISO, or in another form that pandas knows, all in the same. Whether 01.02.2020 is in January or in
+    February must follow from other dates of the file; otherwise it is refused.
+    """
+    table.require("time", time)
+    if not table.is_text(time):
+        return Clock(), table.numbers(time)
+    example = str(table.cells(time).iloc[0])
+    if _TIME_OF_DAY.fullmatch(example.strip()):
+        raise ValueError(
+            f"{table.path}: time {time!r} is a time of day without a date ({example!r}); "
+            "add the date, or write seconds"
+        )
+    attempts = {form: _dates(table, time, form) for form in _forms(table, time, example)}
+    form = min(attempts, key=lambda form: attempts[form].isna().sum())
+    whole = [dates for dates in attempts.values() if not dates.isna().any()]
+    if len(whole) > 1 and not whole[0].equals(whole[1]):
+        raise ValueError(
+            f"{table.path}: time {time!r} can be read with the day or the month first (such as {example!r}); "
+            "write ISO dates, such as 2020-12-31 23:59"
+        )
+    clock = Clock(_origin(attempts[form], example), form)
+    return clock, stamps_by(clock, table, time)
+
+
+def stamps_by(clock: Clock, table: Table, time: str) -> NDArray[np.float64]:
+    """[N] stamps of a file as a clock reads them."""
+    import pandas as pd
+
+    table.require("time", time)
+    if clock.origin is None:
+        return table.numbers(time)
+    if not table.is_text(time):
+        raise ValueError(f"{table.path}: time {time!r} holds numbers; dates were wanted, as in {clock.origin}")
+    table.filled(time)
+    dates = _dates(table, time, clock.form)
+    lost = dates.isna().to_numpy()
+    if lost.any():
+        raise table.bad_cell(time, int(lost.argmax()), f"a date in the form {clock.form}")
+    return (dates - pd.to_datetime(clock.origin, utc=True)).dt.total_seconds().to_numpy(np.float64)
+
+
+def _forms(table: Table, time: str, example: str) -> list[str]:
+    """Forms in which dates may be written: ISO, or that of the first date, with the day or the month first."""
+    from pandas.tseries.api import guess_datetime_format
+
+    if not _dates(table, time, Clock.form).isna().all():
+        return [Clock.form]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about the day and the month
+        guesses = [guess_datetime_format(example, dayfirst=day_first) for day_first in (False, True)]
+    return [form for form in guesses if form is not None] or [Clock.form]
+
+
+def _dates(table: Table, time: str, form: str) -> pd.Series:
+    """[N] dates in UTC, NaT where a cell is none in this form."""
+    import pandas as pd
+
+    return pd.to_datetime(table.cells(time).astype(str), format=form, errors="coerce", utc=True)
+
+
+def _origin(dates: pd.Series, example: str) -> str:
+    """The earliest date in ISO form, with a time zone only if the file has one."""
+    import pandas as pd
+
+    earliest = dates.min()
+    if pd.isna(earliest):  # no date at all; `stamps_by` complains about the first cell
+        return pd.Timestamp(0).isoformat()
+    try:
+        zoned = pd.Timestamp(example).tzinfo is not None
+    except ValueError:
+        zoned = False
+    return (earliest if zoned else earliest.tz_localize(None)).isoformat()
+
+
+def stamps_from(clock: Clock, numbers: NDArray[np.float64]) -> NDArray | pd.DatetimeIndex:
+    """Numbers of a clock as stamps again: dates, to the microsecond, where it reads dates."""
+    import pandas as pd
+
+    if clock.origin is None:
+        return numbers
+    since = pd.to_timedelta(np.rint(numbers * 1e6).astype(np.int64), unit="us")
+    return pd.DatetimeIndex(pd.Timestamp(clock.origin) + since)
+
+
+def feature_values(table: Table, rows: Rows, features: Sequence[str]) -> NDArray[np.float32]:
+    """[N, F] the cells of some columns, in the order of the rows."""
+    values = np.empty((len(rows.row), len(features)), np.float32)
+    for number, name in enumerate(features):
+        table.require("features", name)
+        values[:, number] = table.numbers(name)[rows.row]
+    return values
+
+
+def whole_groups(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[n] first rows and [n] lengths of sequences: each group is one."""
+    return rows.first, rows.size
+
+
+def pieces(rows: Rows, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[n] first rows and [n] lengths of sequences: each group is cut up; its last piece may be shorter."""
+    position = rows.position
+    start = np.flatnonzero(position % length == 0)
+    rest = rows.size[rows.group[start]] - position[start]
+    return start, np.minimum(rest, length)

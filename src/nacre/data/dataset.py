@@ -1,0 +1,176 @@
+"""`Dataset`: labelled sequences of irregular length and spacing, and the batches made of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+UNSCORED = -100  # class of a step that nobody asks about, as in torch's losses; in regression it is NaN
+
+
+class Kind(StrEnum):
+    """What is asked of a sequence."""
+
+    CLASSIFICATION = "classification"  # one class for each sequence
+    STEP_CLASSIFICATION = "step-classification"  # one class for each step
+    REGRESSION = "regression"  # numbers for each sequence
+    STEP_REGRESSION = "step-regression"  # numbers for each step
+    FORECASTING = "forecasting"  # the next values of one column
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the answer is a class."""
+        return self in (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION)
+
+    @property
+    def each_step(self) -> bool:
+        """Whether every step has an answer of its own."""
+        return self in (Kind.STEP_CLASSIFICATION, Kind.STEP_REGRESSION)
+
+
+class Batch(NamedTuple):
+    """Sequences beside each other, padded at their ends.
+
+    Attributes:
+        x: [B, T, F] float32, zeros in padding.
+        time: [B, T] float64 stamps that never go back; padding repeats the last one.
+        key_padding_mask: [B, T] bool, True = padding.
+        y: [B] classes, [B, T] classes of steps, [B, D] numbers or [B, T, D] numbers of steps; steps that are not
+            scored, padding among them, hold `UNSCORED` or NaN.
+        group: [B] what the sequence belongs to: index into the groups of the data set.
+    """
+
+    x: Tensor
+    time: Tensor
+    key_padding_mask: Tensor
+    y: Tensor
+    group: Tensor
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Sequences cut out of one long table of rows. Sequences may overlap, as windows of a series do.
+
+    Attributes:
+        name: Short name, part of file names.
+        kind: What is asked.
+        values: [N, F] float32 features of all rows.
+        time: [N] float64 stamps of all rows, ascending within each sequence.
+        start: [n] first row of each sequence.
+        length: [n] its number of rows.
+        y: [n] or, each step, [N] classes; [n, D] or, each step, [N, D] float32 numbers.
+        group: [n] what each sequence belongs to and what must never be split: recording, person, series.
+        groups: Names of the groups.
+        features: Names of the columns of `values`.
+        classes: Names of the classes; empty for numbers.
+        targets: Names of the D numbers; empty for classes.
+        target_column: In forecasting, the column of `values` that is forecast.
+        test: [n] bool, the official test part; None where there is none.
+        part: [N] part of each row, for kinds with an answer for each step; None where there is one part only.
+        parts: Names of the parts, which are scored together and each on its own.
+        time_unit: What stamps count, such as "hours"; empty if not known.
+        form: Which form of the data this is, in words.
+        files: Checksums (sha256) of the files it was read from.
+        notes: What the reader left out or repaired.
+    """
+
+    name: str
+    kind: Kind
+    values: Tensor
+    time: Tensor
+    start: Tensor
+    length: Tensor
+    y: Tensor
+    group: Tensor
+    groups: tuple[str, ...]
+    features: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    target_column: int | None = None
+    test: Tensor | None = None
+    part: Tensor | None = None
+    parts: tuple[str, ...] = ()
+    time_unit: str = ""
+    form: str = "generated"
+    files: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together; readers check what users give."""
+        rows, sequences = len(self.values), len(self.start)
+        answers = rows if self.kind.each_step else sequences
+        if sequences == 0:
+            raise ValueError(f"{self.name}: no sequences; the data is shorter than one window, or empty")
+        if (
+            len(self.time) != rows
+            or len(self.y) != answers
+            or not len(self.length) == len(self.group) == sequences
+        ):
+            raise ValueError(f"{self.name}: values, time, y, start, length and group do not fit together")
+        if self.values.shape[1] != len(self.features):
+            raise ValueError(f"{self.name}: {self.values.shape[1]} columns but {len(self.features)} names")
+
+    def __len__(self) -> int:
+        """Number of sequences n."""
+        return len(self.start)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network gives for each answer."""
+        return len(self.classes) or len(self.targets)
+
+    @property
+    def stop(self) -> Tensor:
+        """[n] the row after the last one that a sequence uses, as input or as target."""
+        ahead = len(self.targets) if self.kind is Kind.FORECASTING else 0
+        return self.start + self.length + ahead
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Rows that are inputs of some of these sequences, ascending, each once."""
+        edges = torch.zeros(len(self.values) + 1, dtype=torch.int64)
+        edges.index_add_(0, self.start[index], torch.ones_like(index))
+        edges.index_add_(0, self.start[index] + self.length[index], -torch.ones_like(index))
+        return (edges.cumsum(0)[:-1] > 0).nonzero().squeeze(1)
+
+    def answers(self, index: Tensor) -> Tensor:
+        """Answers to be scored of these sequences: [m] classes or [m, D] numbers; those of each step once."""
+        y = self.y[self.rows(index) if self.kind.each_step else index]
+        scored = y != UNSCORED if self.kind.has_classes else ~y.isnan().any(-1)
+        return y[scored]
+
+    def batch(self, index: Tensor) -> Batch:
+        """The sequences with these indices, side by side.
+
+        Example:
+            >>> from nacre.data import from_arrays
+            >>> data = from_arrays([[[1.0], [2.0]], [[3.0]]], ["calm", "storm"])
+            >>> data.batch(torch.tensor([0, 1])).key_padding_mask
+            tensor([[False, False],
+                    [False,  True]])
+        """
+        length = self.length[index].unsqueeze(1)  # [B, 1]
+        step = torch.arange(int(length.max()))  # [T]
+        padding = step >= length  # [B, T]
+        row = self.start[index].unsqueeze(1) + step.minimum(length - 1)  # [B, T], padding repeats the last row
+        x = self.values[row].masked_fill(padding.unsqueeze(-1), 0.0)
+        if not self.kind.each_step:
+            y = self.y[index]
+        elif self.kind.has_classes:
+            y = self.y[row].masked_fill(padding, UNSCORED)
+        else:
+            y = self.y[row].masked_fill(padding.unsqueeze(-1), float("nan"))
+        return Batch(x, self.time[row], padding, y, self.group[index])
+
+    @cached_property
+    def digest(self) -> str:
+        """Checksum of everything that is learned from or scored."""
+        digest = hashlib.sha256()
+        for part in (self.values, self.time, self.start, self.length, self.y, self.group):
+            digest.update(part.contiguous().numpy().tobytes())
+        return digest.hexdigest()

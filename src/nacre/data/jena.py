@@ -1,0 +1,115 @@
+"""Jena climate: 14 readings of a weather station, every 10 minutes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nacre.data.ettm1 import Series, forecasting, read_stamps, read_table
+from nacre.data.store import cached, obtain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.data.dataset import Dataset
+    from nacre.data.store import Arrays, Source
+
+COLUMNS = (
+    "p (mbar)",
+    "T (degC)",
+    "Tpot (K)",
+    "Tdew (degC)",
+    "rh (%)",
+    "VPmax (mbar)",
+    "VPact (mbar)",
+    "VPdef (mbar)",
+    "sh (g/kg)",
+    "H2OC (mmol/mol)",
+    "rho (g/m**3)",
+    "wv (m/s)",
+    "max. wv (m/s)",
+    "wd (deg)",
+)
+TARGET = COLUMNS.index("T (degC)")
+_READER = "jena-1"  # raise the number with every change of `parse`
+_STEP = 10 * 60  # seconds between rows
+_LOST = -9999.0  # what the station writes where it has no reading
+_STAMPS = {  # file to name and form of its time column
+    "jena_climate_2009_2016.csv": ("Date Time", "%d.%m.%Y %H:%M:%S"),
+    "weather.csv": ("date", "%Y-%m-%d %H:%M:%S"),
+}
+_NOTES = (
+    "rows out of order, put in order of time: {:,}",
+    "rows with the time of an earlier one, left out: {:,}",
+    "rows without a temperature, left out: {:,}",
+    "rows before the first reading of every column, left out: {:,}",
+    "lost readings (-9999) replaced by the last one before: {:,}",
+)
+
+
+def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 24) -> Dataset:
+    """Windows of the weather of Jena: 14 columns are seen, the next values of the temperature are forecast.
+
+    Reads the official file of 2009 to 2016, or as a stand-in the year 2020 of the same station, of whose 21
+    columns the same 14 are taken. Everything is in raw units; time is in hours since the first row.
+
+    The station has hiccups. Lost readings get the last value before them, so nothing is learned from the future.
+    Rows without a temperature are left out rather than made up. A window never straddles a gap. `notes` counts all
+    of it.
+
+    Args:
+        data_dir: Where to look first; see `nacre.data.store.find`.
+        lookback: Rows that are seen.
+        horizon: Rows that are forecast.
+
+    Raises:
+        FileNotFoundError: If no file is found or fetched.
+        ValueError: If it is damaged.
+    """
+    source = obtain("jena", data_dir)
+    arrays = cached(_READER, source, parse)
+    counts = zip(_NOTES, arrays["counts"].tolist(), strict=True)
+    series = Series(
+        name="jena",
+        values=arrays["values"],
+        seconds=arrays["seconds"],
+        step=_STEP,
+        features=COLUMNS,
+        column=TARGET,
+        target="T",
+        notes=tuple(note.format(count) for note, count in counts if count),
+    )
+    return forecasting(series, source, lookback, horizon)
+
+
+def parse(source: Source) -> Arrays:
+    """Rows in order of time, repaired, and the count of each repair in the order of the notes."""
+    ((name, data),) = source.contents.items()
+    path = source.paths[name]
+    stamp, form = _STAMPS[name]
+    stamps, values = read_table(data, path, (stamp, *COLUMNS))
+    seconds = read_stamps(stamps, form, path)
+
+    disorder = int((seconds < np.maximum.accumulate(seconds)).sum())
+    order = seconds.argsort(kind="stable")  # of equal times the first in the file stays first
+    seconds, values = seconds[order], values[order]
+    new = np.concatenate([[True], np.diff(seconds) > 0])
+    measured = values[:, TARGET] != _LOST
+    doubles, cold = int((~new).sum()), int((new & ~measured).sum())
+    seconds, values = seconds[new & measured], values[new & measured]
+
+    lost = values == _LOST
+    never = lost.all(0)
+    if never.any():
+        raise ValueError(f"{path}: {COLUMNS[int(never.argmax())]!r} holds no reading at all")
+    begin = int((~lost).argmax(0).max())  # from here on every column has had a reading
+    repaired = _last_before(values, lost)[begin:]
+    counts = [disorder, doubles, cold, begin, int(lost[begin:].sum())]
+    return {"values": repaired.astype(np.float32), "seconds": seconds[begin:], "counts": np.array(counts)}
+
+
+def _last_before(values: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """[N, F] values, the lost ones replaced by the last one of their column that is not lost."""
+    row = np.where(lost, 0, np.arange(len(values))[:, None])  # [N, F]
+    return np.take_along_axis(values, np.maximum.accumulate(row, axis=0), axis=0)

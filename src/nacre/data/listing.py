@@ -1,0 +1,133 @@
+"""`nacre data`: what is there, fetching it, checking it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from nacre.data.catalog import CATALOG, entry, load_dataset
+from nacre.data.store import cache_dir, fetch, find, official, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from nacre.data.dataset import Dataset
+
+_BAR = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+
+
+def print_data(data_dir: Path | None = None) -> None:
+    """Print all data sets and where they are. Files are not read, so damage shows in `check_data` only."""
+    console = Console()
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("name", "what", "state", "MB"):
+        justify = "right" if column == "MB" else "left"
+        table.add_column(column, justify=justify, no_wrap=column in ("name", "MB"), overflow="fold")
+    for name in CATALOG:
+        table.add_row(name, entry(name).what, *_state(name, data_dir))
+    console.print(table)
+    console.print("nacre data get NAME fetches the official files; nacre data check NAME reads and checks them")
+
+
+def _state(name: str, data_dir: Path | None) -> tuple[str, str]:
+    """State in words, and megabytes on disk."""
+    if not entry(name).forms:
+        return "generated", ""
+    found = find(name, data_dir)
+    if found is None:
+        return "missing", ""
+    return f"{found.form.text}; in {found.paths[0].parent}", f"{found.size / 1e6:,.1f}"
+
+
+def get_data(names: Sequence[str], data_dir: Path | None = None) -> None:
+    """Fetch the official files of data sets into a folder, by default the cache, and check them.
+
+    Files that are there already are checked and kept; generated data sets are passed over.
+
+    Args:
+        names: Data sets; none means all.
+        data_dir: Where to put them; made if it is not there.
+
+    Raises:
+        ValueError: If a file could not be had or is damaged, after all others have been tried.
+    """
+    console, into, failed = Console(), data_dir or cache_dir(), []
+    for name in _chosen(names):
+        if not entry(name).forms:
+            console.print(f"{name}: generated, nothing to fetch", markup=False)
+            continue
+        try:
+            with Progress(*_BAR, console=console, transient=True) as progress:
+                task = progress.add_task(name, total=None)
+                source = read(name, fetch(name, into, partial(_show, progress, task)))
+            where = into / official(name).files[0].folder
+            console.print(f"{name}: {source.form}; in {where}", markup=False, soft_wrap=True)
+        except (ValueError, OSError) as error:
+            failed.append(f"{name}: {error}")
+    _report(failed)
+
+
+def check_data(names: Sequence[str], data_dir: Path | None = None) -> None:
+    """Check and load data sets that are on this machine, and print what they hold. Nothing is fetched.
+
+    Args:
+        names: Data sets; none means all that are there.
+        data_dir: Where to look first.
+
+    Raises:
+        ValueError: If one is missing or damaged, after all others have been checked.
+    """
+    console, failed = Console(), []
+    chosen = _chosen(names)
+    for name in chosen:
+        try:
+            if entry(name).forms and find(name, data_dir) is None:
+                if names:
+                    failed.append(f"{name}: missing; run `nacre data get {name}`")
+                else:
+                    console.print(f"{name}: missing", markup=False)
+                continue
+            for line in _describe(load_dataset(name, data_dir)):
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+        except (ValueError, OSError) as error:
+            failed.append(f"{name}: {error}")
+    _report(failed)
+
+
+def _describe(data: Dataset) -> list[str]:
+    length, low, high = data.length.double(), int(data.length.min()), int(data.length.max())
+    lines = [
+        f"{data.name}: {data.form}",
+        f"  {len(data):,} sequences of {low:,} to {high:,} steps, mean {length.mean():,.1f}",
+        f"  {len(data.values):,} rows of {len(data.features)}: {', '.join(data.features)}",
+        f"  groups: {len(data.groups):,}, {data.groups[0]} to {data.groups[-1]}",
+    ]
+    if data.classes:
+        lines.append(f"  {len(data.classes)} classes: {', '.join(data.classes)}")
+    else:
+        lines.append(f"  {len(data.targets)} numbers asked: {data.targets[0]} to {data.targets[-1]}")
+    if data.test is not None:
+        lines.append(f"  official test part: {int(data.test.sum()):,} sequences")
+    lines += [f"  sha256 of {file}: {digest}" for file, digest in data.files.items()]
+    return [*lines, *(f"  note: {note}" for note in data.notes)]
+
+
+def _show(progress: Progress, task: TaskID, come: int, total: int) -> None:
+    progress.update(task, completed=come, total=total or None)
+
+
+def _chosen(names: Sequence[str]) -> list[str]:
+    for name in names:
+        entry(name)  # refuses unknown ones before anything is done
+    return list(dict.fromkeys(names)) or list(CATALOG)
+
+
+def _report(failed: list[str]) -> None:
+    if failed:
+        raise ValueError("\n".join(failed))

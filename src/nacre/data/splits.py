@@ -1,0 +1,159 @@
+"""Splits: which sequences train, which choose when to stop, which are scored. No group is ever in two of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from nacre._check import real, whole
+from nacre.data.dataset import Kind
+
+if TYPE_CHECKING:
+    from nacre.data.dataset import Dataset
+
+
+class SplitBy(StrEnum):
+    """What keeps the parts of a split apart."""
+
+    GROUP = "group"  # each fold scores groups of its own
+    OFFICIAL = "official"  # the official test part is scored, folds are validation parts of the rest
+    TIME = "time"  # the last rows are scored, folds are blocks of time before them
+
+
+@dataclass(frozen=True)
+class Split:
+    """One fold: indices of sequences.
+
+    Attributes:
+        train: What the network and its scaler see.
+        valid: What chooses the checkpoint.
+        test: What is scored, once, at the end.
+    """
+
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+
+    @property
+    def digest(self) -> str:
+        """Checksum of who is where."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.valid, self.test):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part.numpy().tobytes())
+        return digest.hexdigest()
+
+
+def make_splits(data: Dataset, by: SplitBy, folds: int = 5, test_share: float = 0.2) -> list[Split]:
+    """All folds of a data set.
+
+    Args:
+        data: What to split.
+        by: What keeps parts apart.
+        folds: Number of folds, at least 2; by group at least 3.
+        test_share: By time, the share of rows at the end that is scored.
+
+    Example:
+        >>> from nacre.data import load_spirals
+        >>> splits = make_splits(load_spirals(30), SplitBy.GROUP)
+        >>> [len(part) for part in (splits[0].train, splits[0].valid, splits[0].test)]
+        [18, 6, 6]
+    """
+    whole("folds", folds, 2)
+    match SplitBy(by):
+        case SplitBy.GROUP:
+            splits = _by_group(data, folds)
+        case SplitBy.OFFICIAL:
+            splits = _official(data, folds)
+        case SplitBy.TIME:
+            splits = _by_time(data, folds, real("test_share", test_share, 0.0, 0.9, open_low=True))
+    for number, split in enumerate(splits):
+        _check(data, split, number)
+    return splits
+
+
+def _by_group(data: Dataset, folds: int) -> list[Split]:
+    """Fold i scores every folds-th group from group i on; the fold after it validates, the rest train.
+
+    Where groups have a class, that of their first sequence, they are counted class after class.
+    """
+    present = data.group.unique()
+    if folds < 3 or len(present) < folds:
+        raise ValueError(
+            f"{data.name}: folds must be 3 to {len(present)}, the number of groups, got {folds}; "
+            "each fold needs groups of its own to train, to validate and to score"
+        )
+    if data.kind is Kind.CLASSIFICATION:  # class after class, so that every fold gets its share of each
+        first = torch.full((len(data.groups),), len(data)).scatter_reduce(
+            0, data.group, torch.arange(len(data)), "amin"
+        )
+        present = present[data.y[first[present]].argsort(stable=True)]
+    rank = torch.zeros(len(data.groups), dtype=torch.int64)
+    rank[present] = torch.arange(len(present)) % folds
+    fold = rank[data.group]  # [n]
+    return [_from_masks(valid=fold == (i + 1) % folds, test=fold == i) for i in range(folds)]
+
+
+def _official(data: Dataset, folds: int) -> list[Split]:
+    """Every fold is scored on the official test part; fold i validates on the i-th part of the rest."""
+    if data.test is None:
+        raise ValueError(f"{data.name} has no official test part; split by 'group' or by 'time'")
+    test = data.test
+    rest = (~test).nonzero().squeeze(1)
+    # Shuffled by a seed of its own, because files may be sorted by class.
+    order = torch.randperm(len(rest), generator=torch.Generator().manual_seed(0))
+    part = torch.full((len(data),), -1)
+    part[rest[order]] = torch.arange(len(rest)) % folds
+    return [_from_masks(valid=part == i, test=test) for i in range(folds)]
+
+
+def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
+    """The last rows of each group are scored; the rows before are `folds` blocks, fold i validates on block i.
+
+    A sequence belongs to the part that holds all rows it uses, inputs and targets; those across a border are out.
+    """
+    block = torch.full((len(data),), -1)  # [n]: 0 ... folds - 1, folds = test, -1 = across a border
+    for group in data.group.unique():
+        members = (data.group == group).nonzero().squeeze(1)
+        start, stop = data.start[members], data.stop[members]
+        first, last = int(start.min()), int(stop.max())
+        train_rows = round((last - first) * (1 - test_share))
+        borders = first + torch.tensor([train_rows * (i + 1) // folds for i in range(folds)])
+        inside = torch.bucketize(start, borders, right=True)  # block of the first row
+        whole_inside = inside == torch.bucketize(stop - 1, borders, right=True)
+        block[members] = torch.where(whole_inside, inside, -1)
+    return [
+        Split(
+            train=((block >= 0) & (block != i) & (block != folds)).nonzero().squeeze(1),
+            valid=(block == i).nonzero().squeeze(1),
+            test=(block == folds).nonzero().squeeze(1),
+        )
+        for i in range(folds)
+    ]
+
+
+def _from_masks(valid: Tensor, test: Tensor) -> Split:
+    parts = (~valid & ~test, valid, test)
+    return Split(*(part.nonzero().squeeze(1) for part in parts))
+
+
+def _check(data: Dataset, split: Split, number: int) -> None:
+    for part, index in (("training", split.train), ("validation", split.valid), ("test", split.test)):
+        if len(index) == 0:
+            raise ValueError(
+                f"{data.name}: the {part} part of fold {number} is empty; use fewer folds or shorter windows"
+            )
+    if data.classes:
+        known = data.answers(split.train).unique()
+        asked = data.answers(split.test).unique()
+        missing = [data.classes[i] for i in asked.tolist() if i not in known]
+        if missing:
+            raise ValueError(
+                f"{data.name}: fold {number} is scored on {', '.join(map(repr, missing))}, which never occurs in "
+                "its training part; use fewer folds, merge classes, or give the class to more groups"
+            )

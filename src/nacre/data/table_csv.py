@@ -1,0 +1,276 @@
+"""`from_csv`: a data set out of a CSV file of your own, one row for each observation."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nacre._check import choice, whole
+from nacre.data.columns import Columns
+from nacre.data.csv_rows import feature_values, order_rows, pieces, read_clock, whole_groups
+from nacre.data.csv_table import read_table
+from nacre.data.dataset import Dataset, Kind
+from nacre.data.infer import classes_of, infer_kind, is_text, is_whole
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nacre.data.csv_rows import Rows
+    from nacre.data.csv_table import Table
+
+FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so that series of steps are cut into pieces
+_EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group
+_log = logging.getLogger("nacre")
+
+
+def from_csv(
+    path: str | os.PathLike[str],
+    *,
+    time: str,
+    target: str | Sequence[str],
+    group: str | None = None,
+    kind: str | None = None,
+    features: Sequence[str] | None = None,
+    lookback: int = 48,
+    horizon: int = 24,
+) -> Dataset:
+    """Read a CSV file: one row for each observation, groups one after the other or mixed.
+
+    Args:
+        path: The file: UTF-8, with a header; cells between commas, semicolons or tabs; `.gz` is unpacked.
+        time: Column of stamps, numbers or dates; dates become seconds since the earliest one of the file. Within a
+            group stamps must ascend.
+        target: Column to predict; for regressions it may be several.
+        group: Column that names the sequence of a row: patient, machine, recording; None if there is one only.
+        kind: What is asked, one of `nacre.data.Kind`; None finds out by the table at
+            `nacre.data.infer.infer_kind`, says so in the log and in the notes of the data set.
+        features: Columns that are inputs. None takes all columns of numbers, without time, group and target. In
+            forecasting the target is always an input: its past.
+        lookback: In forecasting, the rows a forecast sees. Where every step has an answer and there are fewer than
+            three groups, series are cut into pieces of this many rows.
+        horizon: In forecasting, the rows that are forecast.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If something is wrong with the file, with its line and what to do; or if a column is not there.
+
+    Example:
+        >>> rows = ["who,second,pulse,state", "ann,0,61,calm", "ann,9,64,calm", "bob,0,90,tense", "bob,4,97,tense"]
+        >>> _ = (tmp / "pulse.csv").write_text(chr(10).join(rows))
+        >>> data = from_csv(tmp / "pulse.csv", time="second", target="state", group="who")
+        >>> print(data.kind, data.features, data.classes, data.length.tolist())
+        classification ('pulse',) ('calm', 'tense') [2, 2]
+    """
+    return read_csv_task(
+        path,
+        time=time,
+        target=target,
+        group=group,
+        kind=kind,
+        features=features,
+        lookback=lookback,
+        horizon=horizon,
+    )[0]
+
+
+def read_csv_task(
+    path: str | os.PathLike[str],
+    *,
+    time: str,
+    target: str | Sequence[str],
+    group: str | None = None,
+    kind: str | None = None,
+    features: Sequence[str] | None = None,
+    lookback: int = 48,
+    horizon: int = 24,
+) -> tuple[Dataset, Columns]:
+    """As `from_csv`, with what is needed to read new files in the same way."""
+    whole("lookback", lookback, 1)
+    whole("horizon", horizon, 1)
+    if kind is not None:
+        choice("kind", kind, list(Kind))
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    table = read_table(path, group)
+    _check_roles(table, time, targets, group)
+    clock, stamps = read_clock(table, time)
+    rows = order_rows(table, time, group, stamps)
+    cells = [_target_cells(table, name, kind)[rows.row] for name in targets]
+    found, notes = _choose_kind(kind, targets, cells, rows)
+    _check_target(table, rows, found, targets, cells)
+    inputs, left_out = _choose_features(table, features, found, {time, group}, targets)
+
+    columns = Columns(
+        kind=found,
+        time=time,
+        target=targets,
+        group=group,
+        features=inputs,
+        classes=classes_of(cells[0])[1] if found.has_classes else (),
+        lookback=lookback,
+        horizon=horizon,
+        pieces=found.each_step and len(rows.groups) < FEW_GROUPS,
+        clock=clock,
+        step=float(np.median(rows.steps())) if len(rows.steps()) else 1.0,
+    )
+    return _build(table, columns, rows, cells, notes + left_out), columns
+
+
+def _check_roles(table: Table, time: str, targets: tuple[str, ...], group: str | None) -> None:
+    if not targets:
+        raise ValueError("target must name at least one column, got none")
+    for name in targets:
+        table.require("target", name)
+    roles = [time, *targets, *([] if group is None else [group])]
+    twice = next((name for name in roles if roles.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"time, target and group must be different columns, got {twice!r} twice")
+
+
+def _target_cells(table: Table, name: str, kind: str | None) -> NDArray:
+    """[N] cells of a target in the file's order: text, bool, or float64."""
+    cells = table.filled(name)
+    wants_classes = kind is not None and Kind(kind).has_classes
+    wants_numbers = kind is not None and not wants_classes
+    if cells.dtype == bool and not wants_numbers:
+        return cells.to_numpy()
+    mixed = wants_classes and bool(np.isnan(table.maybe_numbers(name)).any())
+    if mixed or (table.is_text(name) and not wants_numbers):
+        return cells.astype(str).to_numpy(object)
+    return table.numbers(name)
+
+
+def _choose_kind(
+    kind: str | None, targets: tuple[str, ...], cells: list[NDArray], rows: Rows
+) -> tuple[Kind, tuple[str, ...]]:
+    """The kind, and what is to be said about it."""
+    guesses = [infer_kind(name, column, rows.group) for name, column in zip(targets, cells, strict=True)]
+    if kind is not None:  # after guessing, which refuses a column of one value
+        return Kind(kind), ()
+    found, why = guesses[0]
+    if len(targets) > 1:
+        changing = next((why for guess, why in guesses if guess not in _EACH_GROUP), None)
+        if changing is not None:
+            raise ValueError(f"target: {changing}; for several columns say kind='step-regression', or give one")
+        found, why = Kind.REGRESSION, f"{len(targets)} columns are asked for, each constant within its group"
+    sentence = f"The task is {found}, because {why}; give kind to choose another."
+    _log.info(sentence)
+    return found, (sentence,)
+
+
+def _check_target(table: Table, rows: Rows, kind: Kind, targets: tuple[str, ...], cells: list[NDArray]) -> None:
+    """Refuse a target that the kind cannot ask for."""
+    if len(targets) > 1 and kind not in (Kind.REGRESSION, Kind.STEP_REGRESSION):
+        raise ValueError(f"target: {kind} predicts one column, got {', '.join(map(repr, targets))}")
+    each_group = kind in _EACH_GROUP
+    if each_group and len(rows.groups) < 2:
+        raise ValueError(
+            f"{table.path}: {kind} needs two or more groups, got {len(rows.groups)}; "
+            "name the column that tells sequences apart (group=...)"
+        )
+    for name, column in zip(targets, cells, strict=True):
+        if kind.has_classes and not is_text(column) and not is_whole(column):
+            odd = int((column != np.rint(column)).argmax())
+            raise table.bad_cell(name, int(rows.row[odd]), "a class (text, true or false, or a whole number)")
+        changed = column != column[rows.first[rows.group]]
+        if each_group and changed.any():
+            here = int(changed.argmax())
+            raise ValueError(
+                f"{table.path}, line {table.line(int(rows.row[here])):,}: target {name!r} changes within group "
+                f"{rows.groups[rows.group[here]]!r}; {kind} needs one value for each group, "
+                f"choose 'step-{kind}' for one for each row"
+            )
+
+
+def _choose_features(
+    table: Table, features: Sequence[str] | None, kind: Kind, not_inputs: set[str | None], targets: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the inputs, and what was left out."""
+    forecasting = kind is Kind.FORECASTING
+    if isinstance(features, str):
+        raise ValueError(f"features must be a list of columns, got {features!r}; write [{features!r}]")
+    if features is not None:
+        names = list(features)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        leak = next((name for name in names if name in targets and not forecasting), None)
+        if twice is not None or leak is not None:
+            wrong = f"{twice!r} twice" if twice is not None else f"the target {leak!r}"
+            raise ValueError(f"features must be different columns without the target, got {wrong}")
+        left_out = []
+    else:
+        hidden = not_inputs if forecasting else not_inputs | set(targets)
+        open_to = [name for name in table.frame.columns if name not in hidden]
+        left_out = [name for name in open_to if name.startswith("(column ") or table.is_text(name)]
+        names = [name for name in open_to if name not in left_out or name in targets]
+    if forecasting and targets[0] not in names:
+        names.append(targets[0])
+    if not names:
+        raise ValueError(f"{table.path}: no column of numbers is left as an input; name some (features=...)")
+    listed = ", ".join(map(repr, left_out))
+    notes = (f"Left out columns of text or without a name: {listed}.",) if left_out else ()
+    return tuple(names), notes
+
+
+def _build(table: Table, columns: Columns, rows: Rows, cells: list[NDArray], notes: tuple[str, ...]) -> Dataset:
+    """Cut the rows into sequences with their answers."""
+    kind = columns.kind
+    target_column = None
+    values = feature_values(table, rows, columns.features)
+    if kind is Kind.FORECASTING:
+        kept, short = _long_enough(table, rows, columns.lookback + columns.horizon)
+        rows, values, notes = rows.only(kept), values[kept], notes + short
+        target_column = columns.features.index(columns.target[0])
+        start, length, y = _windows(rows, values[:, target_column], columns.lookback, columns.horizon)
+    else:
+        start, length = pieces(rows, columns.lookback) if columns.pieces else whole_groups(rows)
+        answers = classes_of(cells[0])[0] if kind.has_classes else np.stack(cells, -1).astype(np.float32)
+        y = answers if kind.each_step else answers[rows.first]
+    if columns.pieces:
+        notes += (f"Cut {len(rows.groups)} long series into {len(start):,} pieces of {columns.lookback:,} rows.",)
+    return Dataset(
+        name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
+        kind=kind,
+        values=torch.from_numpy(values),
+        time=torch.from_numpy(rows.time),
+        start=torch.from_numpy(start),
+        length=torch.from_numpy(length),
+        y=torch.from_numpy(y),
+        group=torch.from_numpy(rows.group[start]),
+        groups=rows.groups,
+        features=columns.features,
+        classes=columns.classes,
+        targets=columns.targets,
+        target_column=target_column,
+        time_unit="" if columns.clock.origin is None else "seconds",
+        form="your own",
+        files={table.path.name: table.sha256},
+        notes=notes,
+    )
+
+
+def _long_enough(table: Table, rows: Rows, needed: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """[N] rows of groups that hold a window, and how many groups do not."""
+    enough = rows.size >= needed
+    if not enough.any():
+        longest = int(rows.size.max())
+        raise ValueError(
+            f"{table.path}: lookback + horizon is {needed:,} rows, but the longest series has {longest:,}; "
+            "choose a smaller lookback or horizon"
+        )
+    short = int((~enough).sum())
+    notes = (f"Left out {short:,} of {len(enough):,} groups with fewer than {needed:,} rows.",) if short else ()
+    return enough[rows.group], notes
+
+
+def _windows(
+    rows: Rows, column: NDArray[np.float32], lookback: int, horizon: int
+) -> tuple[NDArray, NDArray, NDArray]:
+    """[n] first rows, [n] lengths and [n, horizon] next values of every window that lies within one group."""
+    start = np.flatnonzero(rows.position <= rows.size[rows.group] - lookback - horizon)
+    ahead = np.lib.stride_tricks.sliding_window_view(column, horizon)  # [N - horizon + 1, horizon], no copy
+    return start, np.full(len(start), lookback, np.int64), ahead[start + lookback]

@@ -1,0 +1,158 @@
+"""Controls that learn from features: the best line through the values, and a tree that sees time stamps only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nacre.data.dataset import Kind
+from nacre.tasks.answers import answers_of, scored_sequences
+from nacre.tasks.control_base import Control
+from nacre.tasks.control_features import chunks, inputs_of, last_known, times_of, training_table
+from nacre.tasks.least_squares import LeastSquares, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nacre.data.dataset import Dataset
+
+_TINY = 1e-8  # ridge of forecasting, as a share of each column's variance: only keeps the equations solvable
+_ITERATIONS = 1000  # of logistic regression, at most
+_DEPTH = 8  # of a tree
+_LEAF = 10  # training answers in each leaf of a tree, at least
+
+
+class Linear(Control):
+    """The best line through the inputs, which are described at `nacre.tasks.control_features.inputs_of`.
+
+    Classes: multinomial logistic regression of scikit-learn on standardised inputs. Numbers: ridge regression on
+    standardised inputs, with penalty 1 as in scikit-learn. Forecasting: the same with next to no penalty, from the
+    whole window to all horizons, the target relative to its last value (as NLinear does it).
+    """
+
+    name = "linear"
+    summary = "linear or logistic regression"
+    kinds = frozenset(Kind)
+    _line: Line | None = None  # for numbers
+    _classifier: Any = None  # of scikit-learn, for classes
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        if data.kind.has_classes:
+            self._line = None
+            self._classifier, self.parameters = _fit_logistic(*training_table(data, train, _finite_inputs))
+        else:
+            self._line = _fit_line(data, train)
+            self.parameters = self._line.numbers
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        if self._line is None:
+            return _in_chunks(
+                data, index, _finite_inputs, lambda x: _class_scores(self._classifier, x, data)
+            ).float()
+        found = _in_chunks(data, index, _finite_inputs, self._line)
+        return (found + _base(data, index)).float()
+
+
+class TimeOnly(Control):
+    """A decision tree that sees when something was measured and never what.
+
+    A warning light, not a rival: where it beats the majority class or the mean, either time itself is informative
+    (days have a rhythm, parts wear out), or the protocol leaks, for example because neighbouring rows of one
+    recording are in the training and in the test part. A network's score means little before that is settled.
+
+    What it sees is described at `nacre.tasks.control_features.times_of`.
+    """
+
+    name = "time-only"
+    summary = "decision tree on time stamps, blind to values"
+    kinds = frozenset(Kind)
+    _tree: Any = None  # of scikit-learn
+    _origin: Tensor  # [P] smallest training number of each column
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+        x, y = training_table(data, train, times_of)
+        # Trees compare in float32, too coarse for stamps such as seconds since 1970: count from the first.
+        self._origin = x.amin(0)
+        kind = DecisionTreeClassifier if data.kind.has_classes else DecisionTreeRegressor
+        self._tree = kind(max_depth=_DEPTH, min_samples_leaf=_LEAF, random_state=0)
+        self._tree.fit((x - self._origin).numpy(), y.numpy())
+        leaves = int(self._tree.get_n_leaves())
+        inner = int(self._tree.tree_.node_count) - leaves
+        self.parameters = 2 * inner + leaves * data.outputs  # column and threshold; what a leaf answers
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        return _in_chunks(data, index, times_of, lambda x: self._outputs(x - self._origin, data)).float()
+
+    def _outputs(self, x: Tensor, data: Dataset) -> Tensor:
+        if data.kind.has_classes:
+            return _class_scores(self._tree, x, data)
+        return torch.from_numpy(self._tree.predict(x.numpy())).reshape(len(x), -1)
+
+
+def _fit_line(data: Dataset, train: Tensor) -> Line:
+    """Chunk by chunk: the equations of a line need sums over rows only."""
+    squares = None
+    for chunk in chunks(data, train):
+        x = _finite_inputs(data, chunk)
+        squares = squares or LeastSquares(x.shape[1])
+        squares.add(x, answers_of(data, chunk).double() - _base(data, chunk))
+    assert squares is not None  # an empty index was refused
+    return squares.solve(penalty=_TINY if data.kind is Kind.FORECASTING else 1.0 / squares.rows)
+
+
+def _fit_logistic(x: Tensor, y: Tensor) -> tuple[Any, int]:
+    """A classifier, and how many numbers it holds; scaling to variance 1 is part of its weights."""
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if len(y.unique()) == 1:  # logistic regression refuses to learn from one class
+        return DummyClassifier().fit(x.numpy(), y.numpy()), 1
+    line = LogisticRegression(max_iter=_ITERATIONS)
+    model = make_pipeline(StandardScaler(), line)
+    model.fit(x.numpy(), y.numpy())
+    return model, np.size(line.coef_) + np.size(line.intercept_)
+
+
+def _class_scores(classifier: Any, x: Tensor, data: Dataset) -> Tensor:  # noqa: ANN401
+    """[m, C] probabilities; 0 for classes that training did not have."""
+    scores = torch.zeros(len(x), len(data.classes), dtype=torch.float64)
+    scores[:, torch.from_numpy(classifier.classes_)] = torch.from_numpy(classifier.predict_proba(x.numpy()))
+    return scores
+
+
+def _in_chunks(
+    data: Dataset, index: Tensor, table: Callable[[Dataset, Tensor], Tensor], outputs: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """[m, outputs] float64: what `outputs` makes of the table, which is never held as a whole."""
+    parts = [torch.empty(0, data.outputs, dtype=torch.float64)]
+    for chunk in chunks(data, index):
+        x = table(data, chunk)
+        if len(x):  # scikit-learn refuses to predict nothing
+            parts.append(outputs(x))
+    return torch.cat(parts)
+
+
+def _base(data: Dataset, index: Tensor) -> Tensor:
+    """What answers are relative to: [m, 1] the last value in forecasting, else 0."""
+    if data.kind is Kind.FORECASTING:
+        return last_known(data, scored_sequences(data, index)).double()
+    return torch.zeros(1, dtype=torch.float64)
+
+
+def _finite_inputs(data: Dataset, index: Tensor) -> Tensor:
+    x = inputs_of(data, index)
+    if not x.isfinite().all():
+        lost = (~data.values[data.rows(index)].isfinite()).any(0).tolist()
+        names = [name for name, bad in zip(data.features, lost, strict=True) if bad]
+        raise ValueError(
+            f"{data.name}: 'linear' needs finite values, but there is NaN or infinity in "
+            f"{', '.join(map(repr, names)) or 'the time stamps'}; fill the gaps where the data is read"
+        )
+    return x

@@ -1,0 +1,103 @@
+"""Controls that need no features: the most frequent class, the mean answer, the last known value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from nacre.data.dataset import Kind
+from nacre.tasks.answers import answers_of, scored_sequences, steps_of
+from nacre.tasks.control_base import Control
+from nacre.tasks.control_features import last_known
+
+if TYPE_CHECKING:
+    from nacre.data.dataset import Dataset
+
+SEEN = "seen"  # name of the feature that is 1 where a step was observed and 0 where it is only asked about
+
+
+class Majority(Control):
+    """The most frequent class of the training part; of several, the one that comes first among the classes.
+
+    A step that lies in several sequences counts once.
+    """
+
+    name = "majority"
+    summary = "most frequent training class"
+    kinds = frozenset({Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION})
+    _scores: Tensor  # [C], 1 for the winner: nobody else has to break a tie
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        counts = data.answers(train).bincount(minlength=len(data.classes)).tolist()
+        self._scores = torch.zeros(len(data.classes))
+        self._scores[counts.index(max(counts))] = 1.0
+        self.parameters = 1
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        return self._scores.repeat(len(answers_of(data, index)), 1)
+
+
+class Mean(Control):
+    """The mean of the training answers, for each of the D numbers. A step in several sequences counts once."""
+
+    name = "mean"
+    summary = "mean of the training answers"
+    kinds = frozenset({Kind.REGRESSION, Kind.STEP_REGRESSION, Kind.FORECASTING})
+    _mean: Tensor  # [D]
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        self._mean = _mean_answer(data, train)
+        self.parameters = len(self._mean)
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        return self._mean.repeat(len(answers_of(data, index)), 1)
+
+
+class Persistence(Control):
+    """Nothing changes: the last known value is the answer.
+
+    Forecasting: the last value of the target column, at every horizon; nothing is fitted. Numbers of steps: what
+    was last seen of the targets at the step or before it, where the data set has the targets and `seen` among its
+    features; steps before the first observation of their sequence get the mean of the training answers.
+    """
+
+    name = "persistence"
+    summary = "last known value"
+    kinds = frozenset({Kind.FORECASTING, Kind.STEP_REGRESSION})
+    _fallback: Tensor | None = None  # [D] for steps before anything was seen
+
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether the past of the targets is among the inputs."""
+        if data.kind is Kind.FORECASTING:
+            return data.target_column is not None
+        return data.kind in cls.kinds and {SEEN, *data.targets} <= set(data.features)
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        self._fallback = _mean_answer(data, train) if data.kind is Kind.STEP_REGRESSION else None
+        self.parameters = 0 if self._fallback is None else len(self._fallback)
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        if self._fallback is not None:
+            return _last_seen(data, index, self._fallback)
+        return last_known(data, scored_sequences(data, index)).repeat(1, len(data.targets))
+
+
+def _last_seen(data: Dataset, index: Tensor, fallback: Tensor) -> Tensor:
+    """[m, D] for each scored step, what was last seen of the targets in its sequence."""
+    row, first = steps_of(data, index)
+    # All steps stand in one list, one sequence after the other: the latest place where something was seen is a
+    # running maximum, and belongs to the step's own sequence if it is not before the place where that begins.
+    place = torch.arange(len(row))
+    latest = torch.where(data.values[row, data.features.index(SEEN)] > 0, place, -1).cummax(0).values
+    begin = place - (row - first)  # place of the first step of the same sequence
+    column = [data.features.index(name) for name in data.targets]
+    held = data.values[row[latest.clamp(min=0)]][:, column]
+    held = torch.where((latest >= begin).unsqueeze(1), held, fallback)
+    return held[~data.y[row].isnan().any(-1)]
+
+
+def _mean_answer(data: Dataset, train: Tensor) -> Tensor:
+    return data.answers(train).double().mean(0).float()

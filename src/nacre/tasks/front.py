@@ -1,0 +1,56 @@
+"""`Front`: convolutions along time in front of a layer, which padding cannot reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Front(nn.Module):
+    """Convolutions over steps, each followed by ReLU. They take zeros before the first and after the last step.
+
+    A token, one step of the output, is padding if all steps that it covers are. Its time is that of the last valid
+    step that it covers, which is when all that it stands for was known.
+
+    Args:
+        d_input: Width of the input.
+        convolutions: Filters, kernel size and stride of each convolution; kernel sizes are odd.
+
+    Example:
+        >>> front = Front(2, [(64, 5, 1)])
+        >>> x, time, padding = front(torch.randn(3, 20, 2), torch.rand(3, 20).cumsum(1), torch.zeros(3, 20).bool())
+        >>> x.shape
+        torch.Size([3, 20, 64])
+    """
+
+    def __init__(self, d_input: int, convolutions: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        widths = [d_input, *(filters for filters, _, _ in convolutions)]
+        self.width = widths[-1]
+        self.shapes = [(kernel, stride) for _, kernel, stride in convolutions]
+        self.layers = nn.ModuleList(
+            nn.Conv1d(width, filters, kernel, stride, padding=kernel // 2)
+            for width, (filters, kernel, stride) in zip(widths, convolutions, strict=False)
+        )
+
+    def forward(self, x: Tensor, time: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Steps [B, T, F], stamps and padding [B, T] of the input -> the same of the output."""
+        for layer, (kernel, stride) in zip(self.layers, self.shapes, strict=True):
+            x = layer(x.masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)).relu().transpose(1, 2)
+            if stride > 1:
+                time, padding = _tokens(time, padding, kernel, stride)
+        return x, time, padding
+
+
+def _tokens(time: Tensor, padding: Tensor, kernel: int, stride: int) -> tuple[Tensor, Tensor]:
+    """Stamps and padding of the tokens of a strided convolution, [B, tokens] each."""
+    known = time.masked_fill(padding, -torch.inf)
+    edge = known.new_full((len(known), kernel // 2), -torch.inf)
+    last = torch.cat([edge, known, edge], 1).unfold(1, kernel, stride).amax(-1)
+    empty = last == -torch.inf
+    return last.masked_fill(empty, 0.0), empty

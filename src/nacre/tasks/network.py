@@ -1,0 +1,153 @@
+"""`TaskNetwork`: scaling, convolutions, one layer of the zoo, a read-out. Models differ in the layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre.io import saveable
+from nacre.models.registry import create, model_options
+from nacre.tasks.front import Front
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@saveable("network")
+class TaskNetwork(nn.Module):
+    """A network for one kind of task around any model of the zoo.
+
+    Features are scaled by buffers that `fit_scale` takes from training rows, and the time since the first step, in
+    units of `time_scale`, is one more of them: models without a sense of time shall know it too. Sequences are
+    read out by the mean over their valid steps, forecasts by the last valid step, on which the past ends.
+
+    Args:
+        model: Name of the model, see `nacre.list_models`.
+        kind: What is asked.
+        d_input: Number of features.
+        outputs: Number of classes, or of numbers that are asked for.
+        d_model: Width of the layer.
+        num_heads: Heads of the layer, where it has any.
+        conv: Filters, kernel size and stride of the convolutions in front of the layer.
+        dense: Widths of hidden dense layers between layer and output.
+        dropout: Share of what is dropped before each dense layer in training.
+        time_scale: Unit of time for the layer: about how long a sequence lasts.
+        options: Further options of the model.
+
+    Example:
+        >>> network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 5, d_model=16, num_heads=2, dense=[8])
+        >>> padding = torch.zeros(4, 30).bool()
+        >>> network(torch.randn(4, 30, 3), torch.rand(4, 30).cumsum(1), padding).shape
+        torch.Size([4, 5])
+    """
+
+    def __init__(
+        self,
+        model: str,
+        kind: Kind,
+        d_input: int,
+        outputs: int,
+        *,
+        d_model: int = 64,
+        num_heads: int = 4,
+        conv: Sequence[Sequence[int]] = (),
+        dense: Sequence[int] = (),
+        dropout: float = 0.0,
+        time_scale: float = 1.0,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self.kind = Kind(kind)
+        self.time_scale = time_scale
+        self.register_buffer("shift", torch.zeros(d_input))
+        self.register_buffer("scale", torch.ones(d_input))
+        numbers = 1 if self.kind.has_classes else outputs
+        self.register_buffer("y_shift", torch.zeros(numbers))
+        self.register_buffer("y_scale", torch.ones(numbers))
+        self.front = Front(d_input + 1, conv)
+        options = dict(options or {})
+        known = model_options(model)  # None: those of NAC, which has a sense of time
+        if known is None or "time_scale" in known:
+            options.setdefault("time_scale", time_scale)
+        self.layer = create(model, d_input=self.front.width, d_model=d_model, num_heads=num_heads, **options)
+        widths = [d_model, *dense]
+        hidden = [
+            part
+            for width, after in zip(widths, dense, strict=False)
+            for part in (nn.Dropout(dropout), nn.Linear(width, after), nn.ReLU())
+        ]
+        self.head = nn.Sequential(*hidden, nn.Dropout(dropout), nn.Linear(widths[-1], outputs))
+
+    shift: Tensor
+    scale: Tensor
+    y_shift: Tensor
+    y_scale: Tensor
+
+    def fit_scale(self, data: Dataset, train: Tensor) -> None:
+        """Take means and standard deviations of features and answers from these sequences, and no others."""
+        rows = data.values[data.rows(train)].double()
+        self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
+        if not self.kind.has_classes:
+            mean, spread = answer_scale(data, train)
+            self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
+
+    def forward(self, x: Tensor, time: Tensor, key_padding_mask: Tensor) -> Tensor:
+        """Answers to sequences.
+
+        Args:
+            x: [B, T, d_input] features as they are in the data.
+            time: [B, T] stamps that never go back, in the data's unit.
+            key_padding_mask: [B, T] bool, True = padding, at the end of rows.
+
+        Returns:
+            [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
+        """
+        since = ((time - time[:, :1]) / self.time_scale).to(self.shift.dtype)  # [B, T]
+        x = torch.cat([(x - self.shift) / self.scale, since.unsqueeze(-1)], -1)
+        x, time, padding = self.front(x.masked_fill(key_padding_mask.unsqueeze(-1), 0.0), time, key_padding_mask)
+        states = self.layer(x, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
+        out = self.head(states if self.kind.each_step else self._read_out(states, padding))
+        return out if self.kind.has_classes else self.y_shift + self.y_scale * out
+
+    def _read_out(self, states: Tensor, padding: Tensor) -> Tensor:
+        valid = ~padding
+        if self.kind is Kind.FORECASTING:
+            last = valid.sum(1).sub(1).clamp(min=0).view(-1, 1, 1)
+            return states.take_along_dim(last, 1).squeeze(1)
+        return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        """Mean loss of the scored answers: cross entropy, or squared error in units of the answers' spread."""
+        if self.kind.has_classes:
+            return nn.functional.cross_entropy(out.flatten(0, -2), y.flatten(), ignore_index=UNSCORED)
+        scored = ~y.isnan()
+        error = torch.where(scored, out - y.nan_to_num(), 0.0) / self.y_scale
+        return error.square().sum() / scored.sum().clamp(min=1)
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain data from which `from_config` makes the same network, without its weights."""
+        return {**self.config, "kind": str(self.kind)}
+
+    @classmethod
+    def from_config(cls, data: dict[str, Any]) -> Self:
+        """Inverse of `to_config`."""
+        return cls(**data)
+
+
+def answer_scale(data: Dataset, train: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [D] of the answers to these sequences; all horizons of a forecast share one."""
+    answers = data.answers(train).double()
+    if data.kind is Kind.FORECASTING:
+        answers = answers.reshape(-1, 1)
+    mean, spread = _mean_and_spread(answers)
+    return mean.expand(data.outputs), spread.expand(data.outputs)
+
+
+def _mean_and_spread(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of columns; a constant column has spread 1, so that it becomes zeros."""
+    spread = rows.std(0, correction=0)
+    return rows.mean(0), torch.where(spread > 0, spread, 1.0)

@@ -1,0 +1,237 @@
+"""Recipes: everything that a task fixes, as data. One TOML file each; yours look the same."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from nacre._check import choice, real, whole
+
+SUFFIX = ".toml"
+
+
+class Profile(StrEnum):
+    """How much is trained."""
+
+    PAPER = "paper"  # the epochs of the paper's table
+    QUICK = "quick"  # a small number of steps, the same for every model
+
+
+class Precision(StrEnum):
+    """Numbers that a network is trained with, under Lightning's names."""
+
+    FLOAT32 = "32-true"
+    FLOAT64 = "64-true"
+    MIXED_BFLOAT16 = "bf16-mixed"
+    MIXED_FLOAT16 = "16-mixed"
+
+
+def _list(name: str, value: object) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{name} must be a list, got {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class SplitRecipe:
+    """How the data is split: see `nacre.data.make_splits`. "auto" is by group, or by time if groups are few."""
+
+    by: str = "auto"
+    folds: int = 5
+    test_share: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Check."""
+        choice("split.by", self.by, ("auto", "group", "official", "time"))
+        whole("split.folds", self.folds, 2)
+        real("split.test_share", self.test_share, 0.0, 0.9, open_low=True)
+
+
+@dataclass(frozen=True)
+class NetworkRecipe:
+    """What surrounds the layer: see `nacre.tasks.network.TaskNetwork`. time_scale 0: how long sequences last."""
+
+    d_model: int = 64
+    num_heads: int = 4
+    conv: tuple[tuple[int, int, int], ...] = ()
+    dense: tuple[int, ...] = ()
+    dropout: float = 0.0
+    time_scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check, and make lists from a file tuples."""
+        whole("network.d_model", self.d_model, 2)
+        whole("network.num_heads", self.num_heads, 1)
+        real("network.dropout", self.dropout, 0.0, 0.95)
+        real("network.time_scale", self.time_scale, 0.0, math.inf)
+        for layer in _list("network.conv", self.conv):
+            if len(_list("network.conv", layer)) != 3 or not whole("kernel size of network.conv", layer[1], 1) % 2:
+                raise ValueError(f"network.conv must hold [filters, odd kernel size, stride], got {list(layer)}")
+            whole("filters of network.conv", layer[0], 1)
+            whole("stride of network.conv", layer[2], 1)
+        for width in _list("network.dense", self.dense):
+            whole("network.dense", width, 1)
+        object.__setattr__(self, "conv", tuple(tuple(layer) for layer in self.conv))
+        object.__setattr__(self, "dense", tuple(self.dense))
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """How a network is trained. `patience` counts epochs, or rounds of a quick run."""
+
+    optimizer: str = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 0.004
+    batch_size: int = 64
+    clip: float = 1.0
+    epochs: int = 50
+    patience: int = 10
+    quick_steps: int = 200
+    quick_valid: int = 500
+
+    def __post_init__(self) -> None:
+        """Check."""
+        choice("training.optimizer", self.optimizer, ("adam", "adamw"))
+        real("training.lr", self.lr, 0.0, 10.0, open_low=True)
+        real("training.weight_decay", self.weight_decay, 0.0, 10.0)
+        real("training.clip", self.clip, 0.0, math.inf, open_low=True)
+        for name in ("batch_size", "epochs", "patience", "quick_steps", "quick_valid"):
+            whole(f"training.{name}", getattr(self, name), 1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a task fixes.
+
+    Attributes:
+        name: Name of the task.
+        summary: One line.
+        data: Name of a data set and its options, or `csv` and its columns.
+        split: How it is split.
+        network: What surrounds the layer.
+        training: How it is trained.
+        models: Options of single models, by name or by pattern such as "nac*".
+        column: Column of the paper's results table, if it has one.
+    """
+
+    name: str
+    summary: str = ""
+    column: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    split: SplitRecipe = SplitRecipe()
+    network: NetworkRecipe = NetworkRecipe()
+    training: TrainingRecipe = TrainingRecipe()
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Checksum of what acts on results: all but the words."""
+        data = asdict(replace(self, summary="", column=""))
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def list_recipes() -> list[str]:
+    """Names of the tasks that nacre comes with.
+
+    Example:
+        >>> "ettm1" in list_recipes()
+        True
+    """
+    return sorted(entry.name.removesuffix(SUFFIX) for entry in _shipped().iterdir() if entry.name.endswith(SUFFIX))
+
+
+def load_recipe(name: str | Path) -> Recipe:
+    """A task by its name, or from a TOML file of your own.
+
+    Example:
+        >>> load_recipe("ettm1").training.batch_size
+        64
+    """
+    path = Path(name)
+    if path.suffix != SUFFIX:
+        names = list_recipes()
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"unknown task {str(name)!r}{hint}; there are {', '.join(names)}, or a file that ends in .toml"
+            )
+        return parse_recipe(_shipped().joinpath(f"{name}{SUFFIX}").read_text(), str(name))
+    if not path.is_file():
+        raise FileNotFoundError(f"no recipe {path}; `nacre tasks` lists the tasks that nacre comes with")
+    recipe = parse_recipe(path.read_text(), path.stem, source=str(path))
+    if "csv" in recipe.data:  # as seen from the recipe, wherever the command runs
+        recipe = replace(recipe, data={**recipe.data, "csv": str((path.parent / recipe.data["csv"]).resolve())})
+    return recipe
+
+
+def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
+    """A recipe from the text of a TOML file.
+
+    Args:
+        text: The file's text.
+        name: Name of the task.
+        source: What messages call the file.
+    """
+    try:
+        table = tomllib.loads(text)
+        return _build({**table, "name": name})
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{source} is not TOML: {error}") from None
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+_SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": TrainingRecipe}
+
+
+def _build(table: dict[str, Any]) -> Recipe:
+    _check_keys(Recipe, table, "")
+    values = dict(table)
+    for name in (*_SECTIONS, "data", "models"):
+        if not isinstance(values.get(name, {}), dict):
+            raise ValueError(f"{name} must be a table, [{name}], got {values[name]!r}")
+    for name, section in _SECTIONS.items():
+        if name in values:
+            _check_keys(section, values[name], f"{name}.")
+            values[name] = section(**values[name])
+    return Recipe(**values)
+
+
+def _check_keys(section: type, table: dict[str, Any], where: str) -> None:
+    known = [f.name for f in fields(section)]
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {where}{near[0]}? There are" if near else "there are"
+            raise ValueError(f"unknown key {where}{key}; {hint} {', '.join(k for k in known if k != 'name')}")
+
+
+def _shipped() -> Any:  # noqa: ANN401 (importlib's Traversable is not a public type in 3.11)
+    return files("nacre.tasks") / "recipes"
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe as a TOML file that `load_recipe` reads."""
+    tables = asdict(recipe)
+    words = {key: tables.pop(key) for key in ("name", "summary", "column")}
+    models = tables.pop("models")
+    lines = [f"# {words['name']}", *_pairs({"summary": words["summary"], "column": words["column"]})]
+    for name, table in [*tables.items(), *((f"models.{json.dumps(model)}", o) for model, o in models.items())]:
+        lines += ["", f"[{name}]", *_pairs(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(table: dict[str, Any]) -> list[str]:
+    # JSON writes text, numbers, truth and lists the way TOML does.
+    return [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None
+    ]

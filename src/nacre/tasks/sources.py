@@ -1,0 +1,60 @@
+"""From the `[data]` table of a recipe to a data set."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nacre.data.catalog import loader_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nacre.data.columns import Columns
+    from nacre.data.dataset import Dataset
+
+
+def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Dataset, Columns | None]:
+    """The data that a recipe names.
+
+    Args:
+        table: `name` of a data set that nacre knows, or `csv`, a file of your own; all else are options of its
+            reader.
+        data_dir: Where data files lie.
+
+    Returns:
+        The data and, for a CSV file, what its columns are.
+
+    Example:
+        >>> data, _ = load_data({"name": "spiral", "n": 30})
+        >>> len(data)
+        30
+    """
+    options = dict(table)
+    if ("name" in options) == ("csv" in options):
+        raise ValueError("[data] must have either name, a data set that nacre knows, or csv, a file of your own")
+    if "csv" in options:
+        from nacre.data.table_csv import read_csv_task
+
+        path = options.pop("csv")
+        _check(read_csv_task, options, "csv", ("path",))
+        return read_csv_task(Path(path), **options)
+    name = options.pop("name")
+    loader = loader_of(name)
+    _check(loader, options, name, ("data_dir",))
+    places = {"data_dir": data_dir} if "data_dir" in inspect.signature(loader).parameters else {}
+    return loader(**places, **options), None
+
+
+def _check(reader: Callable[..., object], options: dict[str, Any], name: str, own: tuple[str, ...]) -> None:
+    parameters = {k: p for k, p in inspect.signature(reader).parameters.items() if k not in own}
+    for key in options:
+        if key not in parameters:
+            near = difflib.get_close_matches(key, parameters, n=1)
+            hint = f"did you mean data.{near[0]}? There are" if near else "there are"
+            raise ValueError(f"unknown key data.{key} for {name}; {hint} {', '.join(parameters)}")
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in options]
+    if missing:
+        raise ValueError(f"[data] of {name} lacks {', '.join(missing)}")

@@ -1,0 +1,98 @@
+"""`Task`: a recipe, its data, and its folds."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nacre.data.splits import SplitBy, make_splits
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.sources import load_data
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.data.columns import Columns
+    from nacre.data.dataset import Dataset
+    from nacre.data.splits import Split
+    from nacre.tasks.recipe import Recipe
+
+_FEWEST_GROUPS = 3  # that can be split by group
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned, from what, and how it is judged.
+
+    Attributes:
+        recipe: What is fixed.
+        data: The sequences.
+        splits: The folds.
+        columns: Columns of a table of your own, which predictions for new tables need; None for other data.
+    """
+
+    recipe: Recipe
+    data: Dataset
+    splits: list[Split]
+    columns: Columns | None
+
+    def network(self, model: str, fold: int, seed: int) -> TaskNetwork:
+        """A fresh network for a fold: scaled by its training part, weights drawn from the seed."""
+        settings = self.recipe.network
+        train = self.splits[fold].train
+        torch.manual_seed(seed)
+        network = TaskNetwork(
+            model,
+            self.data.kind,
+            len(self.data.features),
+            self.data.outputs,
+            d_model=settings.d_model,
+            num_heads=settings.num_heads,
+            conv=[list(layer) for layer in settings.conv],
+            dense=list(settings.dense),
+            dropout=settings.dropout,
+            time_scale=settings.time_scale or typical_duration(self.data, train),
+            options=self._options(model),
+        )
+        network.fit_scale(self.data, train)
+        return network
+
+    def _options(self, model: str) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for pattern, table in self.recipe.models.items():
+            if fnmatch.fnmatch(model, pattern):
+                options |= table
+        return options
+
+
+def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
+    """Read the data of a recipe and split it.
+
+    Args:
+        recipe: The recipe.
+        data_dir: Where data files lie; None for $NACRE_DATA, then the cache.
+
+    Example:
+        >>> from nacre.tasks.recipe import load_recipe
+        >>> task = load_task(load_recipe("spiral"))
+        >>> len(task.data), len(task.splits)
+        (300, 5)
+    """
+    data, columns = load_data(recipe.data, data_dir)
+    split = recipe.split
+    by, folds = split.by, split.folds
+    groups = len(data.group.unique())
+    if by == "auto":
+        by = SplitBy.GROUP if groups >= _FEWEST_GROUPS else SplitBy.TIME
+        folds = min(folds, groups) if by is SplitBy.GROUP else folds
+    return Task(recipe, data, make_splits(data, SplitBy(by), folds, split.test_share), columns)
+
+
+def typical_duration(data: Dataset, train: torch.Tensor) -> float:
+    """Median time from the first to the last step of sequences; 1 if they have no duration."""
+    start = data.start[train]
+    duration = data.time[start + data.length[train] - 1] - data.time[start]
+    return duration.median().item() or 1.0

@@ -1,0 +1,106 @@
+"""What happens beside training: a log, a progress bar, and a stop that survives a crash."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+from lightning.pytorch.callbacks import EarlyStopping
+
+from nacre.io import write_whole
+from nacre.train.module import TRAIN_LOSS, VALID_LOSS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.progress import Progress, TaskID
+
+_COLUMNS = ("step", TRAIN_LOSS, VALID_LOSS)
+
+
+class Log(L.Callback):
+    """One row for each round, in `log.csv`; training ends where a loss is no longer finite.
+
+    The rows are part of checkpoints, so that a resumed run has each of them once.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        diverged: Whether a loss was not finite.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Add a row and write the file anew."""
+        figures = {name: float(trainer.callback_metrics[name]) for name in (TRAIN_LOSS, VALID_LOSS)}
+        self.rows.append({"step": trainer.global_step, **figures})
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([_COLUMNS, *([row[name] for name in _COLUMNS] for row in self.rows)])
+        write_whole(self.path, text.getvalue().encode())
+        trainer.should_stop = trainer.should_stop or self.diverged
+
+    @property
+    def diverged(self) -> bool:  # noqa: D102 (see Attributes)
+        return not all(math.isfinite(value) for row in self.rows for value in row.values())
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Stay stopped when a run is resumed that had diverged before it was interrupted."""
+        trainer.should_stop = trainer.should_stop or self.diverged
+
+    def state_dict(self) -> dict[str, Any]:
+        """All rows so far."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.rows = list(state_dict["rows"])
+
+
+class Patience(EarlyStopping):
+    """Lightning's early stopping on the validation loss, which also stays stopped when a run is resumed.
+
+    Args:
+        rounds: Rounds without a better loss before training ends.
+    """
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__(VALID_LOSS, patience=rounds, check_finite=False, check_on_train_epoch_end=True)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Stop at once if the run had stopped before it was interrupted."""
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
+
+
+class Bar(L.Callback):
+    """Moves a progress bar.
+
+    Args:
+        progress: Where bars are shown.
+        bar: The bar, whose total is the number of steps.
+    """
+
+    def __init__(self, progress: Progress, bar: TaskID) -> None:
+        self.progress, self.bar = progress, bar
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Set the number of steps."""
+        self.progress.update(self.bar, total=trainer.num_training_batches * (trainer.max_epochs or 1))
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        """One step further."""
+        self.progress.update(self.bar, completed=trainer.global_step)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Show the validation loss."""
+        self.progress.update(self.bar, loss=f"{float(trainer.callback_metrics[VALID_LOSS]):.4g}")

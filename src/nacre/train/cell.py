@@ -1,0 +1,119 @@
+"""One cell of a grid: a task, a model, a fold and a seed make one run directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.io import write_whole
+from nacre.tasks.recipe import Precision, Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nacre.data.splits import Split
+    from nacre.tasks.task import Task
+
+RESULT = "result.json"
+CHECKPOINTS = "checkpoints"
+
+
+class Busy(Exception):
+    """Another process is at work on the cell."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to run.
+
+    Attributes:
+        task: The task.
+        model: A model or a control.
+        fold: Fold.
+        seed: Seed of weights, order and dropout.
+        profile: How much to train.
+        out: Directory of all runs.
+        precision: As in Lightning.
+    """
+
+    task: Task
+    model: str
+    fold: int
+    seed: int
+    profile: Profile
+    out: Path
+    precision: Precision = Precision.FLOAT32
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self.out / self.task.recipe.name / self.model / f"fold{self.fold}-seed{self.seed}"
+
+    @property
+    def split(self) -> Split:
+        """The fold's split."""
+        return self.task.splits[self.fold]
+
+    def fingerprint(self) -> str:
+        """Checksum of everything that decides the result: recipe, data, split, profile, precision."""
+        parts = (
+            self.task.recipe.digest,
+            self.task.data.digest,
+            self.split.digest,
+            self.profile,
+            self.precision,
+        )
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def is_done(self) -> bool:
+        """Whether the result is there.
+
+        Raises:
+            ValueError: If there is one that was made in another way.
+        """
+        path = self.directory / RESULT
+        if not path.exists():
+            return False
+        try:
+            found = json.loads(path.read_bytes())
+            same, profile = found["fingerprint"] == self.fingerprint(), found["budget"]["profile"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} is damaged; delete {self.directory} and run again") from None
+        if not same:
+            raise ValueError(
+                f"{path} was made in another way (profile {profile!r}; recipe, data, folds may differ); "
+                "give another --out, or delete it to run anew"
+            )
+        return True
+
+    def start(self) -> None:
+        """Make the directory ready: a checkpoint of an interrupted run is good only for the very same cell."""
+        mark = self.directory / CHECKPOINTS / "fingerprint"
+        if mark.parent.exists() and (not mark.exists() or mark.read_text() != self.fingerprint()):
+            shutil.rmtree(mark.parent)
+        mark.parent.mkdir(exist_ok=True)
+        write_whole(mark, self.fingerprint().encode())
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the cell for this process. The lock goes with the process, also when it is killed.
+
+        Raises:
+            Busy: If another process holds it.
+        """
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # Windows
+            yield
+            return
+        with (self.directory / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Busy(str(self.directory)) from None
+            yield

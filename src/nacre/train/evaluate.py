@@ -1,0 +1,92 @@
+"""Predictions of a network, and what they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from nacre.data.batches import by_length
+from nacre.tasks.answers import answers_of, is_scored, scored_steps, steps_of
+from nacre.tasks.metrics import confusion, score_classes, score_numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nacre.data.dataset import Dataset
+    from nacre.tasks.network import TaskNetwork
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What predictions are worth.
+
+    Attributes:
+        metrics: Figures by name.
+        confusion: [C, C] counts, rows are true classes; None for numbers.
+    """
+
+    metrics: dict[str, float]
+    confusion: Tensor | None
+
+
+@torch.no_grad()
+def outputs_of(network: TaskNetwork, data: Dataset, index: Tensor) -> list[Tensor]:
+    """What a network gives for these sequences, in their order: [1, outputs] or, each step, [T, outputs] for each.
+
+    Args:
+        network: The network; it is left in evaluation mode.
+        data: The data set.
+        index: [m] sequences.
+    """
+    network.eval()
+    outputs: dict[int, Tensor] = {}
+    for place in by_length(data.length[index], torch.arange(len(index)), BATCH):  # places in the index
+        batch = data.batch(index[place])
+        out = network(batch.x, batch.time, batch.key_padding_mask)
+        if data.kind.each_step:
+            parts = [row[~padding] for row, padding in zip(out, batch.key_padding_mask, strict=True)]
+        else:
+            parts = out.unsqueeze(1)
+        outputs.update(zip(place.tolist(), parts, strict=True))
+    return [outputs[i] for i in range(len(index))]
+
+
+def predict(network: TaskNetwork, data: Dataset, index: Tensor) -> Tensor:
+    """Answers of a network to these sequences, all that are scored, in the order of `nacre.tasks.answers`.
+
+    Args:
+        network: The network; it is left in evaluation mode.
+        data: The data set.
+        index: [m] sequences.
+
+    Returns:
+        [m, C] scores of classes or [m, D] numbers; each step, those of the scored steps.
+    """
+    outputs = torch.cat(outputs_of(network, data, index))
+    row = steps_of(data, index).row if data.kind.each_step else index
+    return outputs[is_scored(data.y[row], data.kind)]
+
+
+def score(data: Dataset, index: Tensor, outputs: Tensor, spread: Tensor) -> Scores:
+    """Figures for answers to these sequences.
+
+    Args:
+        data: The data set.
+        index: [m] sequences.
+        outputs: What `predict` or a control gave.
+        spread: [D] standard deviation of the training answers, for numbers.
+    """
+    truth = answers_of(data, index)
+    if data.kind.has_classes:
+        return Scores(score_classes(outputs, truth), confusion(outputs, truth))
+    metrics = score_numbers(outputs, truth, spread)
+    if data.part is not None:
+        part = data.part[scored_steps(data, index).row]
+        for number, name in enumerate(data.parts):
+            some = score_numbers(outputs[part == number], truth[part == number], spread)
+            metrics[f"{name} mse"] = some["mse"]
+    return Scores(metrics, None)

@@ -1,0 +1,211 @@
+"""`fit`: train a network with Lightning, resumable to the last bit."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch.utils.data import DataLoader
+
+from nacre.data.batches import Indexed, Rounds, by_length, steps_of_epoch
+from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
+from nacre.train.callbacks import Log, Patience
+from nacre.train.module import VALID_LOSS, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from nacre.data.dataset import Dataset
+    from nacre.data.splits import Split
+    from nacre.tasks.network import TaskNetwork
+
+QUICK_ROUNDS = 6  # of a quick run: validation, log and checkpoint come at the end of each
+EVAL_BATCH = 256
+_LAST = "last.ckpt"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train.
+
+    Attributes:
+        profile: Name of the profile.
+        rounds: Rounds; each ends with validation and a checkpoint.
+        steps: Steps of a round.
+        patience: Rounds without a better validation loss before training ends.
+        valid: Sequences of the validation part that are looked at, at most.
+    """
+
+    profile: Profile
+    rounds: int
+    steps: int
+    patience: int
+    valid: int | None
+
+
+def budget_of(recipe: TrainingRecipe, profile: Profile, sequences: int) -> Budget:
+    """The budget of a profile, the same for every model.
+
+    Args:
+        recipe: How the task is trained.
+        profile: Which profile.
+        sequences: Sequences in the training part.
+    """
+    if profile is Profile.PAPER:
+        epoch = steps_of_epoch(sequences, recipe.batch_size)
+        return Budget(profile, recipe.epochs, epoch, recipe.patience, None)
+    steps = -(-recipe.quick_steps // QUICK_ROUNDS)
+    return Budget(profile, QUICK_ROUNDS, steps, recipe.patience, recipe.quick_valid)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How training went.
+
+    Attributes:
+        steps_taken: Steps taken.
+        best_step: Step of the checkpoint with the best validation loss, which is the one kept.
+        stopped_early: Whether patience ended training.
+        diverged: Whether a loss that was not finite did.
+    """
+
+    steps_taken: int
+    best_step: int
+    stopped_early: bool
+    diverged: bool
+
+
+def fit(
+    network: TaskNetwork,
+    data: Dataset,
+    split: Split,
+    recipe: TrainingRecipe,
+    budget: Budget,
+    *,
+    seed: int,
+    directory: Path,
+    precision: Precision = Precision.FLOAT32,
+    callbacks: tuple[L.Callback, ...] = (),
+) -> Fitted:
+    """Train a network on the training part and leave it with the weights that were best on the validation part.
+
+    If the directory holds a checkpoint of an interrupted run, training goes on from it; on a CPU the outcome
+    is the same to the last bit.
+
+    Args:
+        network: The network, its scale fitted.
+        data: The data set.
+        split: Which sequences train and validate; those for testing are not looked at.
+        recipe: Optimiser, learning rate, batch size, clipping.
+        budget: How long.
+        seed: Seed of order and dropout.
+        directory: Where checkpoints and logs go.
+        precision: As in Lightning.
+        callbacks: Further callbacks.
+    """
+    checkpoints = directory / "checkpoints"
+    train, valid = _loaders(data, split, recipe, budget, seed)
+    best = ModelCheckpoint(
+        checkpoints,
+        "best",
+        monitor=VALID_LOSS,
+        save_last=True,
+        enable_version_counter=False,
+        save_on_train_epoch_end=True,
+    )
+    patience, log = Patience(budget.patience), Log(directory / "log.csv")
+    with _quiet():
+        trainer = L.Trainer(
+            accelerator="auto",
+            devices=1,
+            precision=precision,  # pyright: ignore[reportArgumentType]
+            max_epochs=budget.rounds,
+            gradient_clip_val=recipe.clip,
+            logger=TensorBoardLogger(directory, name="tensorboard", version=""),
+            callbacks=[log, patience, best, *callbacks],
+            log_every_n_steps=budget.steps,
+            num_sanity_val_steps=0,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+        )
+        last = _usable(checkpoints / _LAST)
+        with _keyboard_interrupt(trainer):
+            trainer.fit(Training(network, recipe, seed), train, valid, ckpt_path=last, weights_only=True)
+    kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
+    network.cpu().load_state_dict({k.removeprefix("network."): v for k, v in kept["state_dict"].items()})
+    stopped = patience.wait_count >= patience.patience
+    return Fitted(trainer.global_step, kept["global_step"], stopped, log.diverged)
+
+
+def looked_at(valid: Tensor, budget: Budget) -> Tensor:
+    """The sequences of the validation part that a budget looks at, spread evenly over the part."""
+    if budget.valid is None or len(valid) <= budget.valid:
+        return valid
+    return valid[torch.linspace(0, len(valid) - 1, budget.valid).long()]
+
+
+def _loaders(
+    data: Dataset, split: Split, recipe: TrainingRecipe, budget: Budget, seed: int
+) -> tuple[DataLoader, DataLoader]:
+    valid = looked_at(split.valid, budget)
+    rounds = Rounds(data.length[split.train], split.train, recipe.batch_size, budget.steps, seed)
+    batches = by_length(data.length[valid], valid, EVAL_BATCH)
+    source = Indexed(data)
+    return (
+        DataLoader(source, sampler=rounds, batch_size=None),
+        DataLoader(source, sampler=batches, batch_size=None),  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _usable(checkpoint: Path) -> Path | None:
+    """The checkpoint if it can be read. If not, its folder goes, and training starts again."""
+    if not checkpoint.exists():
+        return None
+    try:
+        torch.load(checkpoint, weights_only=True, map_location="cpu")
+    except Exception:  # whatever a damaged archive makes torch raise
+        shutil.rmtree(checkpoint.parent)
+        return None
+    return checkpoint
+
+
+@contextmanager
+def _keyboard_interrupt(trainer: L.Trainer) -> Iterator[None]:
+    """Lightning turns Ctrl-C into exit code 1 and ignores the next one; make it KeyboardInterrupt again."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit:
+        if trainer.interrupted:
+            signal.signal(signal.SIGINT, before)
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's advertisements, and its advice on workers: batches are cut from memory."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,72 @@
+"""`nacre predict`: answers of a finished run to a table that it has never seen."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import torch
+
+from nacre.data.columns import Columns
+from nacre.data.dataset import Kind
+from nacre.data.new_csv import read_new
+from nacre.io import load, write_whole
+from nacre.tasks.network import TaskNetwork
+from nacre.train.evaluate import outputs_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+
+def predict_csv(run: Path, path: Path) -> pd.DataFrame:
+    """Predictions for the rows, or sequences, of a CSV file.
+
+    Args:
+        run: Directory of a run that was trained on a CSV file.
+        path: The file; its columns are those of the training file, the target may be missing.
+
+    Returns:
+        A table with a row for each answer: who and when, and `prediction` with the share `p(class)` that the
+        network gives each class, or the numbers under the names of the target columns.
+    """
+    network, columns = _read_run(run)
+    data, table = read_new(path, columns)
+    outputs = torch.cat(outputs_of(network, data, torch.arange(len(data))))
+    if columns.kind.has_classes:
+        table["prediction"] = [columns.classes[i] for i in outputs.argmax(1).tolist()]
+        for number, name in enumerate(columns.classes):
+            table[f"p({name})"] = outputs.softmax(1)[:, number].numpy()
+    elif columns.kind is Kind.FORECASTING:  # [n, horizon], a row for each
+        table[columns.target[0]] = outputs.flatten().numpy()
+    else:
+        for number, name in enumerate(columns.targets):
+            table[name] = outputs[:, number].numpy()
+    return table.sort_index()
+
+
+def write_predictions(run: Path, path: Path, out: Path) -> None:
+    """Predict and write a CSV file, whole or not at all."""
+    table = predict_csv(run, path)
+    write_whole(out, table.to_csv(index=False).encode())
+
+
+def _read_run(run: Path) -> tuple[TaskNetwork, Columns]:
+    if not (run / "result.json").is_file():
+        raise FileNotFoundError(
+            f"{run} is no finished run; give a directory that `nacre train` made, such as runs/my/nac/fold0-seed0"
+        )
+    path = run / "columns.json"
+    if not path.is_file():
+        raise ValueError(
+            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run)!r})"
+        )
+    try:
+        columns = Columns.from_dict(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    network = load(run / "model") if (run / "model").is_dir() else None
+    if not isinstance(network, TaskNetwork):
+        raise ValueError(f"{run} holds no network; controls are not saved, choose the run of a model")
+    return network, columns

@@ -1,0 +1,105 @@
+"""What the paper's results table says: 32 models on nine columns. Its figures are quoted, never measured."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from nacre._check import choice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FILE = "paper_table.csv"
+
+
+class Column(NamedTuple):
+    """A column of the paper's table.
+
+    Attributes:
+        name: Name of the task, or of the data set where a task has several.
+        task: Name of the task.
+        metric: Name of the number; of bearings, one of several numbers of a run.
+        better: "lower" or "higher".
+        places: Digits after the point that the paper prints.
+    """
+
+    name: str
+    task: str
+    metric: str
+    better: str
+    places: int
+
+
+COLUMNS = (
+    Column("event-mnist", "event-mnist", "accuracy", "higher", 2),
+    Column("person-activity", "person-activity", "accuracy", "higher", 2),
+    Column("ettm1", "ettm1", "mse", "lower", 4),
+    Column("jena", "jena", "mse", "lower", 4),
+    Column("carracing", "carracing", "accuracy", "higher", 2),
+    Column("udacity", "udacity", "mse", "lower", 4),
+    Column("PRONOSTIA", "bearings", "score PRONOSTIA", "lower", 2),
+    Column("XJTU-SY", "bearings", "score XJTU-SY", "lower", 2),
+    Column("HUST", "bearings", "score HUST", "lower", 2),
+)
+
+
+class Reported(NamedTuple):
+    """A cell: mean and standard deviation over the paper's five folds, with its digits after the point."""
+
+    mean: float
+    std: float
+    places: int
+
+    def __str__(self) -> str:
+        """As the paper prints it."""
+        return f"{self.mean:.{self.places}f} ± {self.std:.{self.places}f}"
+
+
+def reported(model: str, column: str) -> Reported | None:
+    """The paper's figure for a model; None for models and controls that it does not have.
+
+    Args:
+        model: Name of a model.
+        column: Name of one of `COLUMNS`.
+
+    Example:
+        >>> str(reported("nac", "ettm1"))
+        '0.0258 ± 0.0012'
+        >>> str(reported("nac", "HUST"))
+        '27.82 ± 7.09'
+    """
+    choice("column", column, (c.name for c in COLUMNS))
+    return _cells().get((model, column))
+
+
+def paper_models() -> tuple[str, ...]:
+    """The 32 models in the order of the paper's rows: 19 baselines, then the NAC family.
+
+    Example:
+        >>> paper_models()[0], paper_models()[18], paper_models()[-1]
+        ('ct-rnn', 'pde-attention', 'nac')
+    """
+    return tuple(dict.fromkeys(model for model, _ in _cells()))
+
+
+def paper_column(task: str, metric: str) -> Column | None:
+    """The column that holds a task's number, if the paper has that number.
+
+    Example:
+        >>> paper_column("ettm1", "mse").name, paper_column("ettm1", "mae")
+        ('ettm1', None)
+    """
+    return next((c for c in COLUMNS if (c.task, c.metric) == (task, metric)), None)
+
+
+@cache
+def _cells() -> Mapping[tuple[str, str], Reported]:
+    text = files("nacre.train").joinpath(_FILE).read_text(encoding="utf-8")
+    places = {c.name: c.places for c in COLUMNS}
+    return {
+        (row["model"], row["column"]): Reported(float(row["mean"]), float(row["std"]), places[row["column"]])
+        for row in csv.DictReader(text.splitlines())
+    }

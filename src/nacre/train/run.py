@@ -1,0 +1,186 @@
+"""`run_cell`: train and test one cell, and write its run directory."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from nacre.data.dataset import Kind
+from nacre.io import save, write_whole
+from nacre.provenance import provenance
+from nacre.tasks.answers import answers_of
+from nacre.tasks.controls import CONTROLS, create_control
+from nacre.tasks.metrics import metric_of
+from nacre.tasks.network import answer_scale
+from nacre.tasks.recipe import to_toml
+from nacre.train.cell import CHECKPOINTS, RESULT
+from nacre.train.evaluate import Scores, predict, score
+
+if TYPE_CHECKING:
+    import lightning as L
+    from torch import Tensor
+
+    from nacre.train.cell import Cell
+    from nacre.train.fit import Budget, Fitted
+
+FORMAT = 1
+KEPT_PREDICTIONS = 500  # first test windows of a forecast, for pictures
+
+
+def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = ()) -> dict[str, Any]:
+    """Train and test, and write the run directory. The result file comes last and whole.
+
+    Args:
+        cell: What to run.
+        callbacks: Further callbacks for training.
+
+    Returns:
+        What the result file holds.
+
+    Raises:
+        Busy: If another process is at work on it.
+    """
+    directory = cell.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    with cell.alone():
+        cell.start()
+        began = time.monotonic()
+        found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks)
+        result = _describe(cell, found, time.monotonic() - began)
+        write_whole(directory / "recipe.toml", to_toml(cell.task.recipe).encode())
+        if cell.task.columns is not None:
+            write_whole(directory / "columns.json", json.dumps(cell.task.columns.to_dict(), indent=1).encode())
+        write_whole(directory / RESULT, json.dumps(_without_nan(result), indent=1, allow_nan=False).encode())
+        shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)  # only now: the result stands without them
+    return result
+
+
+@dataclass(frozen=True)
+class _Found:
+    test: Scores
+    valid: Scores
+    parameters: int
+    budget: dict[str, Any]
+
+
+def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...]) -> _Found:
+    from nacre.train.fit import budget_of, fit, looked_at  # Lightning takes seconds to import
+
+    task, split = cell.task, cell.split
+    network = task.network(cell.model, cell.fold, cell.seed)
+    budget = budget_of(task.recipe.training, cell.profile, len(split.train))
+    fitted = fit(
+        network,
+        task.data,
+        split,
+        task.recipe.training,
+        budget,
+        seed=cell.seed,
+        directory=cell.directory,
+        precision=cell.precision,
+        callbacks=callbacks,
+    )
+    outputs = predict(network, task.data, split.test)
+    test = score(task.data, split.test, outputs, network.y_scale)
+    looked = looked_at(split.valid, budget)
+    valid = score(task.data, looked, predict(network, task.data, looked), network.y_scale)
+    save(network, cell.directory / "model")
+    _keep_predictions(cell, outputs)
+    parameters = sum(p.numel() for p in network.parameters())
+    return _Found(test, valid, parameters, _budget(cell, budget, fitted))
+
+
+def _run_control(cell: Cell) -> _Found:
+    task, split = cell.task, cell.split
+    control = create_control(cell.model, task.data)
+    control.fit(task.data, split.train)
+    spread = torch.ones(1) if task.data.kind.has_classes else answer_scale(task.data, split.train)[1]
+    outputs = control.predict(task.data, split.test)
+    test = score(task.data, split.test, outputs, spread)
+    valid = score(task.data, split.valid, control.predict(task.data, split.valid), spread)
+    _keep_predictions(cell, outputs)
+    return _Found(test, valid, control.parameters, {"profile": str(cell.profile), "steps": 0, "batch_size": 0})
+
+
+def _budget(cell: Cell, budget: Budget, fitted: Fitted) -> dict[str, Any]:
+    return {
+        "profile": str(budget.profile),
+        "steps": budget.rounds * budget.steps,
+        "batch_size": cell.task.recipe.training.batch_size,
+        **asdict(fitted),
+    }
+
+
+def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
+    task, data, split = cell.task, cell.task.data, cell.split
+    metric = metric_of(data.kind)
+    return {
+        "format": FORMAT,
+        "task": task.recipe.name,
+        "column": task.recipe.column,
+        "model": cell.model,
+        "control": cell.model in CONTROLS,
+        "fold": cell.fold,
+        "folds": len(task.splits),
+        "seed": cell.seed,
+        "kind": str(data.kind),
+        "metric": metric.name,
+        "better": "higher" if metric.higher_is_better else "lower",
+        "value": found.test.metrics[metric.name],
+        "metrics": found.test.metrics,
+        "valid": found.valid.metrics,
+        "parameters": found.parameters,
+        "seconds": round(seconds, 2),
+        "budget": {**found.budget, "precision": cell.precision},
+        "data": {
+            "name": data.name,
+            "form": data.form,
+            "digest": data.digest,
+            "files": data.files,
+            "notes": list(data.notes),
+            "train": len(split.train),
+            "valid": len(split.valid),
+            "test": len(split.test),
+        },
+        "split": split.digest,
+        "recipe": task.recipe.digest,
+        "fingerprint": cell.fingerprint(),
+        "confusion": None if found.test.confusion is None else found.test.confusion.tolist(),
+        "classes": list(data.classes),
+        "targets": list(data.targets),
+        "provenance": provenance(None),
+    }
+
+
+def _without_nan(value: Any) -> Any:  # noqa: ANN401
+    """Plain data in which numbers that are not finite are None: JSON has no word for them."""
+    if isinstance(value, dict):
+        return {key: _without_nan(part) for key, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _keep_predictions(cell: Cell, outputs: Tensor) -> None:
+    """The first test windows of a forecast, for pictures."""
+    data, test = cell.task.data, cell.split.test
+    if data.kind is not Kind.FORECASTING:
+        return
+    first = test[:KEPT_PREDICTIONS]
+    file = io.BytesIO()
+    step = np.diff(data.time[: data.length[0]].numpy())
+    np.savez_compressed(
+        file,
+        prediction=outputs[: len(first)].numpy(),
+        truth=answers_of(data, first).numpy(),
+        start=first.numpy(),
+        step=np.median(step),
+        unit=data.time_unit,
+    )
+    write_whole(cell.directory / "predictions.npz", file.getvalue())

@@ -1,0 +1,85 @@
+"""The paper's table, as quoted."""
+
+import subprocess
+import sys
+
+import pytest
+
+import nacre
+from nacre.train.paper import COLUMNS, paper_column, paper_models, reported
+
+# Read off the paper by eye.
+QUOTED = {
+    ("ct-rnn", "event-mnist"): "95.18 ± 0.20",
+    ("ct-rnn", "HUST"): "39.99 ± 6.33",
+    ("ltc-fc", "event-mnist"): "95.25 ± 0.00",
+    ("cfc-fc", "ettm1"): "0.5884 ± 0.3023",
+    ("cfc-ncp", "jena"): "0.8972 ± 0.2534",
+    ("cfc-ncp", "carracing"): "80.73 ± 0.22",
+    ("deepstate", "jena"): "0.0160 ± 0.0003",
+    ("linear-attention", "XJTU-SY"): "87.80 ± 19.52",
+    ("phased-lstm", "jena"): "0.0700 ± 0.0004",
+    ("cta", "PRONOSTIA"): "39.16 ± 3.54",
+    ("contiformer", "udacity"): "0.0174 ± 0.0013",
+    ("ot-transformer", "person-activity"): "89.49 ± 0.52",
+    ("pde-attention", "carracing"): "71.53 ± 10.76",
+    ("nac-2k", "person-activity"): "89.70 ± 0.98",
+    ("nac-09s", "ettm1"): "0.0308 ± 0.0013",
+    ("nac-02s", "HUST"): "38.90 ± 6.43",
+    ("nac-phi-linear", "ettm1"): "0.0273 ± 0.0006",
+    ("nac-phi-tanh", "carracing"): "80.60 ± 0.06",
+    ("nac-05sfc", "udacity"): "0.0263 ± 0.0039",
+    ("nac-rw", "event-mnist"): "95.99 ± 0.47",
+    ("nac-steady", "HUST"): "37.12 ± 12.43",
+    ("nac", "XJTU-SY"): "22.87 ± 1.75",
+    ("nac", "carracing"): "80.59 ± 1.82",
+}
+
+
+@pytest.mark.parametrize(("cell", "text"), QUOTED.items(), ids=map(" ".join, QUOTED))
+def test_cells_are_quoted_as_printed(cell, text):
+    assert str(reported(*cell)) == text
+
+
+def test_every_model_of_the_registry_has_all_nine_columns():
+    assert len(COLUMNS) == 9
+    assert set(paper_models()) == set(nacre.list_models())
+    assert len(paper_models()) == 32
+    for model in paper_models():
+        assert all(reported(model, column.name) is not None for column in COLUMNS)
+
+
+def test_baselines_come_before_the_nac_family():
+    kinds = [model.startswith("nac") for model in paper_models()]
+    assert kinds == [False] * 19 + [True] * 13
+
+
+def test_figures_of_a_column_have_its_magnitude():
+    ranges = {"accuracy": (70, 97), "mse": (0.01, 1), "score": (20, 100)}
+    for column in COLUMNS:
+        low, high = ranges[column.metric.split()[0]]
+        means = [reported(model, column.name).mean for model in paper_models()]
+        assert low < min(means) <= max(means) < high
+        assert (column.better == "higher") == (column.metric == "accuracy")
+
+
+def test_models_that_the_paper_lacks_have_no_figure():
+    assert reported("persistence", "ettm1") is None
+
+
+def test_an_unknown_column_gets_the_nearest_one():
+    with pytest.raises(ValueError, match="did you mean 'ettm1'"):
+        reported("nac", "etm1")
+
+
+def test_columns_are_found_by_task_and_number():
+    assert paper_column("bearings", "score XJTU-SY").name == "XJTU-SY"
+    assert paper_column("jena", "mse").name == "jena"
+    assert paper_column("jena", "rmse (raw)") is None
+    assert paper_column("spiral", "mse") is None
+
+
+def test_the_figures_are_found_from_anywhere(tmp_path):
+    code = "from nacre.train.paper import reported; print(reported('nac', 'jena').mean)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert run.stdout == "0.0149\n"
