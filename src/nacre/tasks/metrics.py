@@ -31,7 +31,7 @@ MSE = Metric("mse", higher_is_better=False)
 
 
 def metric_of(kind: Kind) -> Metric:
-    """The main figure of a kind of task: accuracy in percent, or squared error in units of the training spread."""
+    """The main figure of a kind of task: accuracy in percent, or squared error in units of the answers' spread."""
     return ACCURACY if kind.has_classes else MSE
 
 
@@ -65,23 +65,23 @@ def confusion(scores: Tensor, truth: Tensor) -> Tensor:
     return torch.bincount(cell, minlength=classes * classes).view(classes, classes)
 
 
-def score_numbers(prediction: Tensor, truth: Tensor, spread: Tensor) -> dict[str, float]:
+def score_numbers(prediction: Tensor, truth: Tensor, unit: Tensor) -> dict[str, float]:
     """Figures for numbers.
 
     Args:
         prediction: [m, D] in the data's units.
         truth: [m, D] likewise.
-        spread: [D] standard deviation of the training answers.
+        unit: [D] what errors are measured in.
 
     Returns:
-        `mse` and `mae` in units of the spread, `raw rmse` in the data's units.
+        `mse` and `mae` in that unit, `raw rmse` in the data's units.
 
     Example:
         >>> score_numbers(torch.tensor([[3.0]]), torch.tensor([[1.0]]), torch.tensor([2.0]))
         {'mse': 1.0, 'mae': 1.0, 'raw rmse': 2.0}
     """
     error = prediction.double() - truth.double()
-    scaled = error / spread.double()
+    scaled = error / unit.double()
     return {
         "mse": scaled.square().mean().item(),
         "mae": scaled.abs().mean().item(),

@@ -71,22 +71,22 @@ def predict(network: TaskNetwork, data: Dataset, index: Tensor) -> Tensor:
     return outputs[is_scored(data.y[row], data.kind)]
 
 
-def score(data: Dataset, index: Tensor, outputs: Tensor, spread: Tensor) -> Scores:
+def score(data: Dataset, index: Tensor, outputs: Tensor, unit: Tensor) -> Scores:
     """Figures for answers to these sequences.
 
     Args:
         data: The data set.
         index: [m] sequences.
         outputs: What `predict` or a control gave.
-        spread: [D] standard deviation of the training answers, for numbers.
+        unit: [D] what errors of numbers are measured in.
     """
     truth = answers_of(data, index)
     if data.kind.has_classes:
         return Scores(score_classes(outputs, truth), confusion(outputs, truth))
-    metrics = score_numbers(outputs, truth, spread)
+    metrics = score_numbers(outputs, truth, unit)
     if data.part is not None:
         part = data.part[scored_steps(data, index).row]
         for number, name in enumerate(data.parts):
-            some = score_numbers(outputs[part == number], truth[part == number], spread)
+            some = score_numbers(outputs[part == number], truth[part == number], unit)
             metrics[f"{name} mse"] = some["mse"]
     return Scores(metrics, None)

@@ -51,6 +51,8 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = ()) -> dict[str, An
     directory = cell.directory
     directory.mkdir(parents=True, exist_ok=True)
     with cell.alone():
+        if cell.is_done():  # by another process, since we looked
+            return json.loads((directory / RESULT).read_bytes())
         cell.start()
         began = time.monotonic()
         found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks)
@@ -88,10 +90,10 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...]) -> _Found:
         precision=cell.precision,
         callbacks=callbacks,
     )
-    outputs = predict(network, task.data, split.test)
-    test = score(task.data, split.test, outputs, network.y_scale)
+    outputs, unit = predict(network, task.data, split.test), _unit(cell)
+    test = score(task.data, split.test, outputs, unit)
     looked = looked_at(split.valid, budget)
-    valid = score(task.data, looked, predict(network, task.data, looked), network.y_scale)
+    valid = score(task.data, looked, predict(network, task.data, looked), unit)
     save(network, cell.directory / "model")
     _keep_predictions(cell, outputs)
     parameters = sum(p.numel() for p in network.parameters())
@@ -102,12 +104,22 @@ def _run_control(cell: Cell) -> _Found:
     task, split = cell.task, cell.split
     control = create_control(cell.model, task.data)
     control.fit(task.data, split.train)
-    spread = torch.ones(1) if task.data.kind.has_classes else answer_scale(task.data, split.train)[1]
-    outputs = control.predict(task.data, split.test)
-    test = score(task.data, split.test, outputs, spread)
-    valid = score(task.data, split.valid, control.predict(task.data, split.valid), spread)
+    outputs, unit = control.predict(task.data, split.test), _unit(cell)
+    test = score(task.data, split.test, outputs, unit)
+    valid = score(task.data, split.valid, control.predict(task.data, split.valid), unit)
     _keep_predictions(cell, outputs)
     return _Found(test, valid, control.parameters, {"profile": str(cell.profile), "steps": 0, "batch_size": 0})
+
+
+def _unit(cell: Cell) -> Tensor:
+    """[D] what errors are measured in: the spread of the answers outside the test part.
+
+    Folds that are scored on one test part share it, so their figures differ by the models and not by the unit.
+    """
+    data, split = cell.task.data, cell.split
+    if data.kind.has_classes:
+        return torch.ones(1)
+    return answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1]
 
 
 def _budget(cell: Cell, budget: Budget, fitted: Fitted) -> dict[str, Any]:
