@@ -121,3 +121,70 @@ def train(
     from nacre.train.grid import Grid, run_grid
 
     run_grid(Grid(tasks, model or ["nac"], profile, folds, seed or [0], out, data_dir, precision, controls))
+
+
+@app.command()
+def table(
+    runs: Annotated[Path, typer.Argument(help="Where runs are.")] = Path("runs"),
+    task: Annotated[str | None, typer.Option(help="Only this task.", show_default="all")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The nine columns of the paper's Table 1.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table here, too, in Markdown.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the table here, too, as CSV.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(help="Where pictures go.", show_default="plots/ among the runs")
+    ] = None,
+) -> None:
+    """Compare the models of finished runs: mean over folds, rank, test against NAC, the paper's figure."""
+    from nacre.train.show import Tables, show
+
+    show(Tables(runs, task, paper, markdown, csv, plots))
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="Directory of a run, such as runs/my/nac/fold0-seed0.")],
+    csv: Annotated[Path, typer.Argument(help="Table with the columns of the training file; no target needed.")],
+    out: Annotated[Path, typer.Option(help="Where predictions go.")] = Path("predictions.csv"),
+) -> None:
+    """Predict for a new CSV file with a run that was trained on one."""
+    from nacre.train.new_data import write_predictions
+
+    write_predictions(run, csv, out)
+    typer.echo(f"wrote {out}")
+
+
+data = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+_DataDir = Annotated[
+    Path | None, typer.Option(help="Where data files lie.", show_default="$NACRE_DATA, then the cache")
+]
+
+
+@data.command("list")
+def data_list(data_dir: _DataDir = None) -> None:
+    """List the data sets, and which of them are there."""
+    from nacre.data.listing import print_data
+
+    print_data(data_dir)
+
+
+@data.command("get")
+def data_get(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets.", show_default="all")] = None,
+    data_dir: _DataDir = None,
+) -> None:
+    """Fetch data sets from their official sources, and check them."""
+    from nacre.data.listing import get_data
+
+    get_data(names or [], data_dir)
+
+
+@data.command("check")
+def data_check(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets.", show_default="all")] = None,
+    data_dir: _DataDir = None,
+) -> None:
+    """Check the files of data sets, and say what is in them."""
+    from nacre.data.listing import check_data
+
+    check_data(names or [], data_dir)

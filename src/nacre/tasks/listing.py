@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -9,30 +11,40 @@ from rich.table import Table
 from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import list_recipes, load_recipe
 
+if TYPE_CHECKING:
+    from nacre.tasks.recipe import Recipe
+
 
 def print_tasks() -> None:
     """Print the tasks that nacre comes with, and the controls."""
-    console = Console()
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="tasks", title_justify="left")
-    for column in ("name", "what", "split", "network", "quick steps", "epochs"):
-        table.add_column(column, justify="right" if column in ("quick steps", "epochs") else "left")
+    console = Console(highlight=False)
+    table = _table("tasks", ("name", "what", "epochs", "quick steps"))
     for name in list_recipes():
         recipe = load_recipe(name)
-        network, training = recipe.network, recipe.training
-        convolutions = "".join(f"{filters}@{kernel} " for filters, kernel, _ in network.conv)
-        table.add_row(
-            name,
-            recipe.summary,
-            f"{recipe.split.by}, {recipe.split.folds} folds",
-            f"{convolutions}{network.d_model}-d {network.num_heads} heads",
-            str(training.quick_steps),
-            str(training.epochs),
-        )
+        what = f"{recipe.summary}\n[dim]{_details(recipe)}[/]"
+        table.add_row(name, what, str(recipe.training.epochs), str(recipe.training.quick_steps))
     console.print(table)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="controls", title_justify="left")
-    table.add_column("name")
-    table.add_column("what")
+    table = _table("controls", ("name", "what"))
     for name, control in CONTROLS.items():
         table.add_row(name, control.summary)
     console.print(table)
-    console.print("`nacre train TASK -m MODEL` trains; your own data: a recipe with [data] csv = ...", style="dim")
+    console.print(
+        "nacre train TASK -m MODEL trains; with a recipe of your own as TASK, on your own CSV file.", style="dim"
+    )
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title, title_justify="left")
+    for column in columns:
+        table.add_column(
+            column, justify="left" if column in ("name", "what") else "right", no_wrap=column == "name"
+        )
+    return table
+
+
+def _details(recipe: Recipe) -> str:
+    network = recipe.network
+    convolutions = [f"convolution {filters}@{kernel}" for filters, kernel, _ in network.conv]
+    parts = [*convolutions, f"layer of width {network.d_model} with {network.num_heads} heads"]
+    parts += [f"dense {width}" for width in network.dense]
+    return f"{recipe.split.folds} folds, split by {recipe.split.by}; {', '.join(parts)}"
