@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from nacre.data import catalog
 from nacre.data.dataset import Kind
-from nacre.data.ettm1 import COLUMNS, load_ettm1, window_starts
+from nacre.data.ettm1 import COLUMNS, load_ettm1
+from nacre.data.series import window_starts
 from nacre.data.splits import SplitBy, make_splits
 
 HEADER = "date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT"

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from nacre.data import catalog, store
+from nacre.data import array_cache, catalog, fetch, store
 from nacre.data.catalog import Entry, Form, SourceFile
 
 TEXT = b"time,value\n" + b"1,2\n" * 500
@@ -59,7 +59,7 @@ def test_a_file_is_found_plain_or_compressed_in_a_root_or_its_folder(place, tmp_
     path = tmp_path / place
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(packed.get(path.suffix, TEXT))
-    source = store.obtain("toy", tmp_path)
+    source = fetch.obtain("toy", tmp_path)
     assert source.contents == {"toy.txt": TEXT}
     assert source.sha256 == {"toy.txt": hashlib.sha256(TEXT).hexdigest()}
     assert source.paths == {"toy.txt": path}
@@ -128,7 +128,7 @@ def test_a_plain_file_that_is_not_the_known_one_is_refused(damage, tmp_path, def
     ]
     path = write(tmp_path, "toy.txt", changed)
     with pytest.raises(ValueError, match="not the toy.txt that nacre knows") as error:
-        store.obtain("toy", tmp_path)
+        fetch.obtain("toy", tmp_path)
     digests = sha(changed).split(":")[1], sha(TEXT).split(":")[1]
     wanted = [str(path), f"{len(changed):,} bytes", *digests, f"delete {path} and run `nacre data get toy`"]
     assert all(part in str(error.value) for part in wanted)
@@ -142,7 +142,7 @@ def test_a_compressed_file_that_is_cut_off_is_refused(name, keep, tmp_path, defi
     packed = gzip.compress(noise) if name.endswith("gz") else zipped(toy_txt=noise)
     write(tmp_path, name, packed[: int(len(packed) * keep)])
     with pytest.raises(ValueError, match=f"{name} is damaged or cut off .*nacre data get toy"):
-        store.obtain("toy", tmp_path)
+        fetch.obtain("toy", tmp_path)
 
 
 @pytest.mark.parametrize("members", [{"other_txt": TEXT}, {"a__toy_txt": TEXT, "b__toy_txt": TEXT}])
@@ -150,29 +150,29 @@ def test_an_archive_must_hold_the_file_once(members, tmp_path, define):
     define([toy(url="http://127.0.0.1:9/all.zip")])
     write(tmp_path, "all.zip", zipped(**members))
     with pytest.raises(ValueError, match="the archive holds toy.txt [02] times, wanted once"):
-        store.obtain("toy", tmp_path)
+        fetch.obtain("toy", tmp_path)
 
 
 def test_reading_an_archive_writes_nothing(tmp_path, define):
     define([toy(url="http://127.0.0.1:9/all.zip")])
     write(tmp_path / "in", "all.zip", zipped(**{"..__..__toy_txt": TEXT}))
-    assert store.obtain("toy", tmp_path / "in").contents == {"toy.txt": TEXT}
+    assert fetch.obtain("toy", tmp_path / "in").contents == {"toy.txt": TEXT}
     assert files_below(tmp_path) == ["in/all.zip"]
 
 
 def test_an_unknown_checksum_is_said_in_the_form(tmp_path, define):
     define([SourceFile("toy.txt", "toys", None)])
     write(tmp_path, "toy.txt", b"whatever")
-    assert store.obtain("toy", tmp_path).form == "form 0 (checksum not known to nacre)"
+    assert fetch.obtain("toy", tmp_path).form == "form 0 (checksum not known to nacre)"
 
 
 def test_md5_where_nothing_better_is_known(tmp_path, define):
     define([SourceFile("toy.txt", "toys", "md5:" + hashlib.md5(TEXT).hexdigest())])
     path = write(tmp_path, "toy.txt")
-    assert store.obtain("toy", tmp_path).form == "form 0"
+    assert fetch.obtain("toy", tmp_path).form == "form 0"
     path.write_bytes(TEXT + b"x")
     with pytest.raises(ValueError, match="have md5"):
-        store.obtain("toy", tmp_path)
+        fetch.obtain("toy", tmp_path)
 
 
 def test_every_official_file_has_an_address_and_every_stand_in_a_checksum():
@@ -222,7 +222,7 @@ def test_a_missing_file_is_fetched_once_and_kept_as_it_came(name, tmp_path, defi
     body = {"toy.txt": TEXT, "toy.txt.gz": gzip.compress(TEXT), "all.zip": zipped(toy_txt=TEXT)}[name]
     server.answers["/" + name] = (200, body, len(body))
     for _ in range(2):
-        assert store.obtain("toy").contents == {"toy.txt": TEXT}
+        assert fetch.obtain("toy").contents == {"toy.txt": TEXT}
     assert server.asked == ["/" + name]
     assert files_below(tmp_path) == [f"cache/toys/{name}"]
 
@@ -240,7 +240,7 @@ def test_a_failed_download_says_what_is_missing_and_where_to_get_it(problem, tmp
     answers = {"404": (404, b"", 0), "500": (500, b"", 0), "cut": (200, TEXT[:100], len(TEXT))}
     server.answers["/toy.txt"] = answers.get(problem)
     with pytest.raises(FileNotFoundError, match="toy.txt is missing and could not be fetched") as error:
-        store.obtain("toy")
+        fetch.obtain("toy")
     folder = tmp_path / "cache" / "toys"
     why = {"404": "404 Client Error", "500": "500 Server Error", "cut": "IncompleteRead", "refused": "refused"}
     assert all(part in str(error.value) for part in (url, f"into {folder}", "--data-dir", why[problem]))
@@ -259,7 +259,7 @@ def test_another_file_than_expected_is_not_kept(name, body, checksum, problem, t
     define([SourceFile("toy.txt", "toys", checksum, address(server, name))])
     server.answers["/" + name] = (200, body, len(body))
     with pytest.raises(ValueError, match=f"gave another file than expected, which was not kept: {problem}"):
-        store.obtain("toy")
+        fetch.obtain("toy")
     assert files_below(tmp_path) == []
 
 
@@ -269,7 +269,7 @@ def test_fetching_keeps_what_is_there_and_shows_how_far_it_is(tmp_path, define, 
     write(tmp_path, "a.txt")
     server.answers["/b.txt"] = (200, other, len(other))
     seen = []
-    found = store.fetch("toy", tmp_path, lambda come, total: seen.append((come, total)))
+    found = fetch.fetch("toy", tmp_path, lambda come, total: seen.append((come, total)))
     assert server.asked == ["/b.txt"]
     assert found.paths == (tmp_path / "a.txt", tmp_path / "toys" / "b.txt")
     assert seen[-1] == (100_000, 100_000)
@@ -280,14 +280,14 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, define, server):
     define([toy(url=address(server, "toy.txt"))])
     write(tmp_path, "cache", b"a file where the folder should be")
     with pytest.raises(OSError, match="toy.txt is missing and cannot be kept as .*NACRE_CACHE"):
-        store.obtain("toy")
+        fetch.obtain("toy")
 
 
 @pytest.fixture
 def source(tmp_path, define):
     define([toy()])
     write(tmp_path, "toy.txt")
-    return store.obtain("toy", tmp_path)
+    return fetch.obtain("toy", tmp_path)
 
 
 class Parser:
@@ -304,38 +304,38 @@ def same(a, b):
 
 def test_arrays_are_parsed_once(source):
     parse = Parser()
-    first, second = (store.cached("toy-1", source, parse) for _ in range(2))
+    first, second = (array_cache.cached("toy-1", source, parse) for _ in range(2))
     assert parse.calls == 1
     assert same(first, second)
 
 
 def test_another_reader_or_other_contents_are_parsed_anew(source):
     parse = Parser()
-    store.cached("toy-1", source, parse)
-    store.cached("toy-2", source, parse)
-    store.cached("toy-1", store.Source("", {}, {"toy.txt": "0" * 64}, {}), parse)
+    array_cache.cached("toy-1", source, parse)
+    array_cache.cached("toy-2", source, parse)
+    array_cache.cached("toy-1", store.Source("", {}, {"toy.txt": "0" * 64}, {}), parse)
     assert parse.calls == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
 def test_a_damaged_cache_is_made_again(damage, source, tmp_path):
     parse = Parser()
-    whole = store.cached("toy-1", source, parse)
+    whole = array_cache.cached("toy-1", source, parse)
     (path,) = (tmp_path / "cache" / "parsed").iterdir()
     data = path.read_bytes()
     middle = len(data) // 2
     flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
     path.write_bytes({"cut": data[:middle], "flipped": flipped, "empty": b"", "text": b"hello"}[damage])
-    assert same(store.cached("toy-1", source, parse), whole)
+    assert same(array_cache.cached("toy-1", source, parse), whole)
     assert parse.calls == 2
-    store.cached("toy-1", source, parse)
+    array_cache.cached("toy-1", source, parse)
     assert parse.calls == 2
 
 
 def test_where_nothing_can_be_kept_reading_goes_on_with_a_warning(source, tmp_path):
     write(tmp_path, "cache", b"a file where the folder should be")
     with pytest.warns(RuntimeWarning, match="cannot keep parsed data in .*NACRE_CACHE"):
-        arrays = store.cached("toy-1", source, Parser())
+        arrays = array_cache.cached("toy-1", source, Parser())
     assert same(arrays, Parser()(source))
 
 
@@ -345,5 +345,5 @@ def test_a_full_disk_leaves_nothing_half_written(source, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.warns(RuntimeWarning, match="No space left on device"):
-        store.cached("toy-1", source, Parser())
+        array_cache.cached("toy-1", source, Parser())
     assert files_below(tmp_path / "cache") == []

@@ -1,28 +1,21 @@
-"""ETTm1: load and oil temperature of an electricity transformer, every 15 minutes.
-
-The general part, windows of a series that never straddle a gap and the reading of its table, serves `jena` too.
-"""
+"""ETTm1: load and oil temperature of an electricity transformer, every 15 minutes."""
 
 from __future__ import annotations
 
-import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from nacre._check import whole
-from nacre.data.dataset import Dataset, Kind
-from nacre.data.store import cached, obtain
+from nacre.data.array_cache import cached
+from nacre.data.fetch import obtain
+from nacre.data.series import Series, forecasting, read_stamps, read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    import pandas as pd
-
-    from nacre.data.store import Arrays, Source
+    from nacre.data.array_cache import Arrays
+    from nacre.data.dataset import Dataset
+    from nacre.data.store import Source
 
 COLUMNS = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
 _READER = "ettm1-1"  # raise the number with every change of `_parse`
@@ -69,133 +62,3 @@ def _parse(source: Source) -> Arrays:
             "must be in order of time, each time once"
         )
     return {"values": values.astype(np.float32), "seconds": seconds}
-
-
-@dataclass(frozen=True)
-class Series:
-    """Rows of one series in order of time.
-
-    Attributes:
-        name: Name of the data set.
-        values: [N, F] float32.
-        seconds: [N] int64 stamps, ascending.
-        step: Seconds between rows; more or less than that is a gap.
-        features: Names of the columns.
-        column: The one that is forecast.
-        target: Short name of it.
-        notes: What was left out or repaired.
-    """
-
-    name: str
-    values: np.ndarray
-    seconds: np.ndarray
-    step: int
-    features: tuple[str, ...]
-    column: int
-    target: str
-    notes: tuple[str, ...] = ()
-
-
-def forecasting(series: Series, source: Source, lookback: int, horizon: int) -> Dataset:
-    """All windows of a series, one at every row, the last one included.
-
-    A window is `lookback` rows of input and the `horizon` rows after them as target. Windows overlap, so split
-    them by time. Rows are kept once; only targets are written out.
-
-    Args:
-        series: What to cut.
-        source: Where it came from.
-        lookback: Rows that are seen.
-        horizon: Rows that are forecast.
-    """
-    whole("lookback", lookback, 1)
-    whole("horizon", horizon, 1)
-    start = window_starts(series.seconds, series.step, lookback + horizon)
-    if len(start) == 0:
-        raise ValueError(
-            f"{series.name}: lookback + horizon = {lookback + horizon:,} is longer than any stretch without a gap "
-            f"in its {len(series.seconds):,} rows; use shorter windows"
-        )
-    values = torch.from_numpy(series.values)
-    ahead = values[:, series.column].unfold(0, horizon, 1)  # [N - horizon + 1, horizon], a view
-    first = torch.from_numpy(start)
-    return Dataset(
-        name=series.name,
-        kind=Kind.FORECASTING,
-        values=values,
-        time=torch.from_numpy((series.seconds - series.seconds[0]) / 3600.0),  # hours, float64
-        start=first,
-        length=torch.full_like(first, lookback),
-        y=ahead[first + lookback],
-        group=torch.zeros_like(first),
-        groups=(series.name,),
-        features=series.features,
-        targets=tuple(f"{series.target}+{ahead}" for ahead in range(1, horizon + 1)),
-        target_column=series.column,
-        time_unit="hours",
-        form=source.form,
-        files=source.sha256,
-        notes=(*series.notes, *_gap_notes(series, len(start), lookback + horizon)),
-    )
-
-
-def window_starts(seconds: np.ndarray, step: int, size: int) -> np.ndarray:
-    """First rows of all runs of `size` rows that are `step` seconds apart.
-
-    Example:
-        >>> window_starts(np.array([0, 10, 20, 50, 60, 70]), step=10, size=2)
-        array([0, 1, 3, 4])
-    """
-    stretch = np.concatenate([[0], np.cumsum(np.diff(seconds) != step)])  # [N], one number for each stretch
-    if size > len(seconds):
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(stretch[: len(stretch) - size + 1] == stretch[size - 1 :])
-
-
-def _gap_notes(series: Series, windows: int, size: int) -> tuple[str, ...]:
-    gaps = int((np.diff(series.seconds) != series.step).sum())
-    lost = max(len(series.seconds) - size + 1, 0) - windows
-    return (f"gaps in time: {gaps:,}; windows across them, left out: {lost:,}",) if gaps else ()
-
-
-def read_table(data: bytes, path: Path, columns: Sequence[str]) -> tuple[pd.Series, np.ndarray]:
-    """Stamps [N] and numbers [N, F] of a table whose header starts with these names, that of the stamps first.
-
-    Raises:
-        ValueError: If the header differs, or a number is missing or is none; says where.
-    """
-    import pandas as pd
-
-    try:
-        frame = pd.read_csv(io.BytesIO(data), encoding="utf-8", encoding_errors="replace")
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise ValueError(f"{path} is no table with a header: {str(error).strip()}") from None
-    came = [str(name) for name in frame.columns[: len(columns)]]
-    if came != list(columns):
-        raise ValueError(f"{path}: columns must start {', '.join(columns)}; got {', '.join(came)}")
-    if frame.empty:
-        raise ValueError(f"{path} has a header and no rows")
-    numeric = [pd.Series(pd.to_numeric(frame[name], errors="coerce")) for name in columns[1:]]
-    numbers = np.stack([column.to_numpy(dtype=np.float64) for column in numeric], 1)  # [N, F]
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        row, column = np.argwhere(bad)[0].tolist()
-        name = columns[1 + column]
-        raise ValueError(f"{path}, line {row + 2}: {name!r} must be a number, got {str(frame[name].iloc[row])!r}")
-    return pd.Series(frame[columns[0]]), numbers
-
-
-def read_stamps(column: pd.Series, form: str, path: Path) -> np.ndarray:
-    """[N] int64 seconds since 1970 of stamps written in this form of strptime.
-
-    Raises:
-        ValueError: If one is written otherwise; says where.
-    """
-    import pandas as pd
-
-    stamps = pd.to_datetime(column, format=form, errors="coerce")
-    bad = stamps.isna().to_numpy()
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(f"{path}, line {row + 2}: time {column.iloc[row]!r} is not written as {form}")
-    return stamps.to_numpy().astype("datetime64[s]").astype(np.int64)

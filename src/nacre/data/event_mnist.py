@@ -8,15 +8,17 @@ import numpy as np
 import torch
 
 from nacre._check import whole
+from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.store import cached, obtain
+from nacre.data.fetch import obtain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-    from nacre.data.store import Arrays, Source
+    from nacre.data.array_cache import Arrays
+    from nacre.data.store import Source
 
 PIXELS = 28 * 28
 SPAN = 256.0  # units of time of a whole image, as in the paper

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.data.ettm1 import Series, forecasting, read_stamps, read_table
-from nacre.data.store import cached, obtain
+from nacre.data.array_cache import cached
+from nacre.data.fetch import obtain
+from nacre.data.series import Series, forecasting, read_stamps, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nacre.data.array_cache import Arrays
     from nacre.data.dataset import Dataset
-    from nacre.data.store import Arrays, Source
+    from nacre.data.store import Source
 
 COLUMNS = (
     "p (mbar)",

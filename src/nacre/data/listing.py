@@ -11,7 +11,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 
 from nacre.data.catalog import CATALOG, entry, load_dataset
-from nacre.data.store import cache_dir, fetch, find, official, read
+from nacre.data.fetch import fetch, official
+from nacre.data.store import cache_dir, find, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,15 +9,17 @@ import numpy as np
 import torch
 
 from nacre._check import whole
+from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.store import cached, obtain
+from nacre.data.fetch import obtain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
-    from nacre.data.store import Arrays, Source
+    from nacre.data.array_cache import Arrays
+    from nacre.data.store import Source
 
 ACTIVITIES = (
     "walking",

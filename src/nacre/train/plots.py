@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
+from nacre.data.dataset import Kind
 from nacre.io import write_whole
 from nacre.train.compare import blocks_of, mean_ranks, rows_of
 from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw, open_frame, png
@@ -114,8 +115,8 @@ def write_plots(directory: str | os.PathLike[str], out: str | os.PathLike[str]) 
     for profile, chosen in _one_a_task(blocks).items():
         jobs.append((f"ranks-{profile}", lambda chosen=chosen: rank_diagram(chosen)))
     for stem, block in _stems(blocks).items():
-        for kind, draw in _BLOCK_PLOTS.items():
-            jobs.append((f"{kind}-{stem}", lambda draw=draw, block=block: draw(block)))
+        for name, draw in _plots_of(block).items():
+            jobs.append((f"{name}-{stem}", lambda draw=draw, block=block: draw(block)))
     written = []
     for stem, draw in jobs:
         path = out / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', stem)}.png"
@@ -123,16 +124,18 @@ def write_plots(directory: str | os.PathLike[str], out: str | os.PathLike[str]) 
             written.append(write_whole(path, draw()))
         except NothingToDraw as reason:
             console.print(f"{path.name} is not drawn: {reason}", markup=False, soft_wrap=True)
-    for line in found.damaged:
-        console.print(line, style="yellow", markup=False, soft_wrap=True)
     return written
 
 
-_BLOCK_PLOTS: dict[str, Callable[[Block], bytes]] = {
-    "confusion": confusion_matrices,
-    "forecast": forecast_curves,
-    "loss": loss_curves,
-}
+def _plots_of(block: Block) -> dict[str, Callable[[Block], bytes]]:
+    """Pictures that make sense for what the block's task asks."""
+    kind = block.results[0].kind
+    plots: dict[str, Callable[[Block], bytes]] = {"loss": loss_curves}
+    if kind in (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION):
+        plots["confusion"] = confusion_matrices
+    if kind == Kind.FORECASTING:
+        plots["forecast"] = forecast_curves
+    return plots
 
 
 def _one_a_task(blocks: Sequence[Block]) -> dict[str, list[Block]]:

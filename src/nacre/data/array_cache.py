@@ -1,0 +1,64 @@
+"""Parsed arrays, kept for next time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nacre.data.store import cache_dir
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from nacre.data.store import Source
+
+Arrays = dict[str, np.ndarray]
+
+
+def cached(reader: str, source: Source, parse: Callable[[Source], Arrays]) -> Arrays:
+    """What `parse` makes of a source, from the cache if it was made before.
+
+    The cache never stands in the way: a damaged file is made again, and where nothing can be written, the arrays
+    come all the same, with a warning.
+
+    Args:
+        reader: Name and version of the reader, such as "jena-1"; raise the version with every change of `parse`.
+        source: What is parsed; its checksums are part of the key.
+        parse: Makes named arrays.
+    """
+    key = hashlib.sha256(json.dumps([reader, source.sha256], sort_keys=True).encode()).hexdigest()[:16]
+    path = cache_dir() / "parsed" / f"{reader}-{key}.npz"
+    kept = _kept(path)
+    if kept is not None:
+        return kept
+    arrays = parse(source)
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, file.getvalue())
+    except OSError as error:
+        warnings.warn(
+            f"cannot keep parsed data in {path.parent} ({error.strerror or error}), so the next load parses "
+            "again; $NACRE_CACHE can name another folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return arrays
+
+
+def _kept(path: Path) -> Arrays | None:
+    """Arrays of a whole file; None if it is missing or damaged (zip files hold a checksum of each member)."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError):
+        return None
