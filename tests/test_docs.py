@@ -291,10 +291,10 @@ def test_no_page_loads_anything_from_another_host(site):
 @pytest.mark.slow
 def test_the_api_page_has_every_public_name(site):
     anchors = Reader(site / "api" / "index.html").anchors
-    for module in (nacre, nacre.functional):
-        names = {n for n, v in vars(module).items() if not n.startswith("_") and callable(v)}
-        for name in names:  # certify is also the name of its module
-            assert {f"{module.__name__}.{name}", f"{module.__name__}.{name}.{name}"} & anchors, name
+    for module in (nacre, nacre.functional, nacre.data):
+        for name, value in vars(module).items():
+            if not name.startswith("_") and callable(value):  # certify is also the name of its module
+                assert {f"{module.__name__}.{name}", f"{value.__module__}.{name}"} & anchors, name
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Continuous-time attention wired like the nervous system of C. elegans."""
 
+from nacre import data as data
 from nacre import functional as functional
 from nacre import models as models
 from nacre._version import __version__ as __version__
@@ -20,5 +21,6 @@ from nacre.plan import Plan as Plan
 from nacre.plan import plan as plan
 from nacre.sensory import SensoryGate as SensoryGate
 from nacre.streaming import StreamState as StreamState
+from nacre.tasks.network import TaskNetwork as TaskNetwork
 from nacre.trace import Trace as Trace
 from nacre.wiring import Wiring as Wiring

@@ -148,8 +148,8 @@ def _name(cell: Cell) -> str:
 def _introduce(task: Task, console: Console) -> None:
     data = task.data
     console.print(
-        f"[bold]{task.recipe.name}[/]: {data.kind}, {len(data):,} sequences of {len(data.features)} features, "
-        f"{len(task.splits)} folds; {data.form}",
+        f"[bold]{task.recipe.name}[/]: {data.kind}, {len(data):,} sequences, features: {len(data.features)}, "
+        f"folds: {len(task.splits)}; {data.form}",
         highlight=False,
     )
     for note in data.notes:

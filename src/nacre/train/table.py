@@ -180,9 +180,13 @@ def _line(row: Row, setting: Setting, places: int) -> Line:
         rank=MISSING if row.rank is None else f"{row.rank:g}",
         against="" if row.model == REFERENCE else _against(row.against, setting.better, places),
         parameters=f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}",  # noqa: RUF001  a range
-        seconds=number(row.seconds, 1 if row.seconds < 100 else 0),
+        seconds=_seconds(row.seconds),
         reported="" if figure is None else str(figure),
     )
+
+
+def _seconds(seconds: float) -> str:
+    return "<0.1" if seconds < 0.1 else number(seconds, 1 if seconds < 100 else 0)
 
 
 def value_of(row: Row, places: int) -> str:
