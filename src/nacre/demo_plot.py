@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from nacre.data.spirals import END, HALF
+from nacre.picture import png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,13 +104,6 @@ def summarise(trace: Trace) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray
         {f"command {i}": states[i] for i in order[:_NEURONS]},
         {name: average(gate) for name, gate in gates.items() if gate is not None},
     )
-
-
-def png(figure: Figure) -> bytes:
-    """A figure as a PNG file in memory."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
 
 
 def _plot_spiral(ax: Axes, seen: np.ndarray, true: np.ndarray, guess: np.ndarray) -> None:

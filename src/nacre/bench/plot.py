@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import ENOUGH, FROM, growth
 from nacre.bench.record import ACTIONS
 from nacre.bench.table import number
+from nacre.picture import open_frame, png
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def plot_ratios(results: Sequence[Result]) -> bytes:
     panels[0].invert_yaxis()
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=12)
-    return _png(figure)
+    return png(figure)
 
 
 def plot_sweep(results: Sequence[Result]) -> bytes:
@@ -71,13 +71,13 @@ def plot_sweep(results: Sequence[Result]) -> bytes:
         ax.set_xlabel("length n", fontsize=13)
         _label_lengths(ax, sorted({r.entry.length for r in results}))
         ax.yaxis.set_major_formatter(FuncFormatter(_plain))
-        _open_frame(ax)
+        open_frame(ax)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False, fontsize=11.5)
     fitted = (
         f"Exponents: fitted to lengths from {FROM:,} on, or to all where there are fewer than {ENOUGH} of those."
     )
     figure.supxlabel(fitted, fontsize=11)
-    return _png(figure)
+    return png(figure)
 
 
 def _plot_bars(ax: Axes, models: Sequence[str], rows: dict[str, Result]) -> None:
@@ -104,7 +104,7 @@ def _plot_bars(ax: Axes, models: Sequence[str], rows: dict[str, Result]) -> None
     ax.margins(y=0.02)
     ax.xaxis.set_major_formatter(FuncFormatter(_plain))
     ax.xaxis.set_minor_formatter(NullFormatter())
-    _open_frame(ax)
+    open_frame(ax)
 
 
 def _label_lengths(ax: Axes, lengths: list[int]) -> None:
@@ -115,16 +115,3 @@ def _label_lengths(ax: Axes, lengths: list[int]) -> None:
 
 def _plain(value: float, _: int) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
-
-
-def _open_frame(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=11)
-    ax.grid(color="#e4e4e4", linewidth=0.7)
-    ax.set_axisbelow(True)
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()

@@ -1,16 +1,12 @@
-"""How all pictures of runs look. Needs matplotlib."""
+"""What pictures of runs show, and in which colours."""
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 from nacre.train.compare import REFERENCE, rows_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from nacre.train.compare import Block
 
 # Okabe and Ito's colours, which can be told apart whatever the eye, and dashes besides.
@@ -28,18 +24,3 @@ def leading(block: Block, having: set[str]) -> list[str]:
     """Models for the lines of a panel: NAC and the best of the others, then controls, of those that have data."""
     names = [row.model for row in rows_of(block) if row.model in having]
     return sorted(sorted(names, key=lambda name: name != REFERENCE)[:SHOWN], key=lambda name: name != REFERENCE)
-
-
-def open_frame(ax: Axes) -> None:
-    """No box, a pale grid behind."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=SMALL)
-    ax.grid(color="#e4e4e4", linewidth=0.7)
-    ax.set_axisbelow(True)
-
-
-def png(figure: Figure) -> bytes:
-    """The picture as a file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()

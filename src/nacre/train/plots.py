@@ -14,8 +14,9 @@ from rich.console import Console
 
 from nacre.data.dataset import Kind
 from nacre.io import write_whole
+from nacre.picture import open_frame, png
 from nacre.train.compare import blocks_of, mean_ranks, rows_of
-from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw, open_frame, png
+from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw
 from nacre.train.plots_runs import forecast_curves, loss_curves
 from nacre.train.results import find_results
 from nacre.train.statistics import critical_difference
