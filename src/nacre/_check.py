@@ -22,6 +22,13 @@ def choice(name: str, value: str, allowed: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}{hint}")
 
 
+def there_are(name: object, known: Iterable[str]) -> str:
+    """What to say after an unknown name: the nearest one that is known, and all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return (f"did you mean {near[0]!r}? There are " if near else "there are ") + (", ".join(names) or "none")
+
+
 def whole(name: str, value: object, at_least: int) -> int:
     """Refuse what is not an integer of at least `at_least`."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -8,7 +8,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nacre._check import choice, whole
+from nacre._check import choice, there_are, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,5 @@ def model_options(name: str) -> dict[str, Any] | None:
 
 def _find(name: str) -> tuple[ModelInfo, Callable[..., nn.Module]]:
     if name not in _REGISTRY:
-        near = difflib.get_close_matches(name, _REGISTRY, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown model {name!r}{hint}; there are {', '.join(list_models())}")
+        raise ValueError(f"unknown model {name!r}; {there_are(name, list_models())}")
     return _REGISTRY[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
@@ -13,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from nacre._check import choice, real, whole
+from nacre._check import choice, real, there_are, whole
 
 SUFFIX = ".toml"
 
@@ -159,11 +158,7 @@ def load_recipe(name: str | Path) -> Recipe:
     if path.suffix != SUFFIX:
         names = list_recipes()
         if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"unknown task {str(name)!r}{hint}; there are {', '.join(names)}, or a file that ends in .toml"
-            )
+            raise ValueError(f"unknown task {str(name)!r}; {there_are(name, names)}, or a file that ends in .toml")
         return parse_recipe(_shipped().joinpath(f"{name}{SUFFIX}").read_text(), str(name))
     if not path.is_file():
         raise FileNotFoundError(f"no recipe {path}; `nacre tasks` lists the tasks that nacre comes with")
@@ -183,7 +178,7 @@ def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
     """
     try:
         table = tomllib.loads(text)
-        return _build({**table, "name": name})
+        return _build(name, table)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
     except (ValueError, TypeError) as error:
@@ -193,26 +188,24 @@ def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
 _SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": TrainingRecipe}
 
 
-def _build(table: dict[str, Any]) -> Recipe:
+def _build(name: str, table: dict[str, Any]) -> Recipe:
     _check_keys(Recipe, table, "")
-    values = dict(table)
-    for name in (*_SECTIONS, "data", "models"):
-        if not isinstance(values.get(name, {}), dict):
-            raise ValueError(f"{name} must be a table, [{name}], got {values[name]!r}")
-    for name, section in _SECTIONS.items():
-        if name in values:
-            _check_keys(section, values[name], f"{name}.")
-            values[name] = section(**values[name])
+    values = {**table, "name": name}
+    for key in (*_SECTIONS, "data", "models"):
+        if not isinstance(values.get(key, {}), dict):
+            raise ValueError(f"{key} must be a table, [{key}], got {values[key]!r}")
+    for key, section in _SECTIONS.items():
+        if key in values:
+            _check_keys(section, values[key], f"{key}.")
+            values[key] = section(**values[key])
     return Recipe(**values)
 
 
 def _check_keys(section: type, table: dict[str, Any], where: str) -> None:
-    known = [f.name for f in fields(section)]
+    known = [f.name for f in fields(section) if f.name != "name"]
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {where}{near[0]}? There are" if near else "there are"
-            raise ValueError(f"unknown key {where}{key}; {hint} {', '.join(k for k in known if k != 'name')}")
+            raise ValueError(f"unknown key {where}{key}; {there_are(key, known)}")
 
 
 def _shipped() -> Any:  # noqa: ANN401 (importlib's Traversable is not a public type in 3.11)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nacre._check import there_are
 from nacre.data.catalog import loader_of
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def _check(reader: Callable[..., object], options: dict[str, Any], name: str, ow
     parameters = {k: p for k, p in inspect.signature(reader).parameters.items() if k not in own}
     for key in options:
         if key not in parameters:
-            near = difflib.get_close_matches(key, parameters, n=1)
-            hint = f"did you mean data.{near[0]}? There are" if near else "there are"
-            raise ValueError(f"unknown key data.{key} for {name}; {hint} {', '.join(parameters)}")
+            raise ValueError(f"unknown key data.{key} for {name}; {there_are(key, parameters)}")
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in options]
     if missing:
         raise ValueError(f"[data] of {name} lacks {', '.join(missing)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import math
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nacre._check import whole
+from nacre._check import there_are, whole
 from nacre.models.registry import list_models
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
@@ -110,9 +109,7 @@ def expand_models(names: Iterable[str]) -> list[str]:
     for name in names:
         found = fnmatch.filter(known, name)
         if not found:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no model {name!r}{hint}; there are {', '.join(known)}")
+            raise ValueError(f"no model {name!r}; {there_are(name, known)}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import warnings
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nacre._check import choice
+from nacre._check import choice, there_are
 
 if TYPE_CHECKING:
     import os
@@ -157,9 +156,7 @@ def _of_task(results: list[Result], task: str, root: Path) -> list[Result]:
     chosen = [r for r in results if r.task == task]
     if not chosen:
         known = sorted({r.task for r in results})
-        near = difflib.get_close_matches(task, known, n=1)
-        hint = f"did you mean {near[0]!r}? There are" if near else "there are"
-        raise ValueError(f"no results of task {task!r} under {root}; {hint} {', '.join(known)}")
+        raise ValueError(f"no results of task {task!r} under {root}; {there_are(task, known)}")
     return chosen
 
 
