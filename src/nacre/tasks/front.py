@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class Front(nn.Module):
     """Convolutions over steps, each followed by ReLU. They take zeros before the first and after the last step.
 
-    A token, one step of the output, is padding if all steps that it covers are. Its time is that of the last valid
+    With stride 1 steps stay where they are: each keeps its stamp, and padding stays padding. A token, one step of
+    the output of a larger stride, is padding if all steps that it covers are. Its time is that of the last valid
     step that it covers, which is when all that it stands for was known.
 
     Args:
@@ -41,10 +42,23 @@ class Front(nn.Module):
     def forward(self, x: Tensor, time: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Steps [B, T, F], stamps and padding [B, T] of the input -> the same of the output."""
         for layer, (kernel, stride) in zip(self.layers, self.shapes, strict=True):
+            if stride > 1:
+                x, time, padding = _with_room(x, time, padding, kernel, stride)
             x = layer(x.masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)).relu().transpose(1, 2)
             if stride > 1:
                 time, padding = _tokens(time, padding, kernel, stride)
         return x, time, padding
+
+
+def _with_room(
+    x: Tensor, time: Tensor, padding: Tensor, kernel: int, stride: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengthen padding so that every token that covers a step is made, however long the others of a batch are."""
+    last = x.shape[1] - 1  # step
+    middle = (last + kernel // 2) // stride * stride  # of the last token that covers it
+    room = max(0, middle - last)
+    pad = nn.functional.pad
+    return pad(x, (0, 0, 0, room)), pad(time, (0, room)), pad(padding, (0, room), value=True)
 
 
 def _tokens(time: Tensor, padding: Tensor, kernel: int, stride: int) -> tuple[Tensor, Tensor]:

@@ -62,6 +62,10 @@ class TaskNetwork(nn.Module):
         super().__init__()
         self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self.kind = Kind(kind)
+        if self.kind.each_step and any(stride > 1 for _, _, stride in conv):
+            raise ValueError(
+                f"conv must have stride 1 in {self.kind}, which asks about every step, got {list(conv)}"
+            )
         self.time_scale = time_scale
         self.register_buffer("shift", torch.zeros(d_input))
         self.register_buffer("scale", torch.ones(d_input))
@@ -106,8 +110,9 @@ class TaskNetwork(nn.Module):
         Returns:
             [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
         """
-        since = ((time - time[:, :1]) / self.time_scale).to(self.shift.dtype)  # [B, T]
-        x = torch.cat([(x - self.shift) / self.scale, since.unsqueeze(-1)], -1)
+        time = time - time[:, :1]  # some layers use stamps as they are; those of test data were never seen
+        since = (time / self.time_scale).to(self.shift.dtype).unsqueeze(-1)  # [B, T, 1]
+        x = torch.cat([(x - self.shift) / self.scale, since], -1)
         x, time, padding = self.front(x.masked_fill(key_padding_mask.unsqueeze(-1), 0.0), time, key_padding_mask)
         states = self.layer(x, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
         out = self.head(states if self.kind.each_step else self._read_out(states, padding))
@@ -121,9 +126,15 @@ class TaskNetwork(nn.Module):
         return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """Mean loss of the scored answers: cross entropy, or squared error in units of the answers' spread."""
+        """Mean loss of the scored answers: cross entropy, or squared error in units of the answers' spread.
+
+        A batch of which nothing is scored has loss 0.
+        """
         if self.kind.has_classes:
-            return nn.functional.cross_entropy(out.flatten(0, -2), y.flatten(), ignore_index=UNSCORED)
+            total = nn.functional.cross_entropy(
+                out.flatten(0, -2), y.flatten(), ignore_index=UNSCORED, reduction="sum"
+            )
+            return total / (y != UNSCORED).sum().clamp(min=1)  # torch's mean of no answers would be NaN
         scored = ~y.isnan()
         error = torch.where(scored, out - y.nan_to_num(), 0.0) / self.y_scale
         return error.square().sum() / scored.sum().clamp(min=1)

@@ -156,13 +156,17 @@ def load_recipe(name: str | Path) -> Recipe:
     """
     path = Path(name)
     if path.suffix != SUFFIX:
-        names = list_recipes()
+        name, names = str(name), list_recipes()
         if name not in names:
-            raise ValueError(f"unknown task {str(name)!r}; {there_are(name, names)}, or a file that ends in .toml")
-        return parse_recipe(_shipped().joinpath(f"{name}{SUFFIX}").read_text(), str(name))
+            raise ValueError(f"unknown task {name!r}; {there_are(name, names)}, or a file that ends in .toml")
+        return parse_recipe(_shipped().joinpath(f"{name}{SUFFIX}").read_text("utf-8"), name)
     if not path.is_file():
         raise FileNotFoundError(f"no recipe {path}; `nacre tasks` lists the tasks that nacre comes with")
-    recipe = parse_recipe(path.read_text(), path.stem, source=str(path))
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text, as TOML must be: {error}") from None
+    recipe = parse_recipe(text, path.stem, source=str(path))
     if "csv" in recipe.data:  # as seen from the recipe, wherever the command runs
         recipe = replace(recipe, data={**recipe.data, "csv": str((path.parent / recipe.data["csv"]).resolve())})
     return recipe
@@ -190,19 +194,26 @@ _SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": Trainin
 
 def _build(name: str, table: dict[str, Any]) -> Recipe:
     _check_keys(Recipe, table, "")
-    values = {**table, "name": name}
+    values = dict(table)
     for key in (*_SECTIONS, "data", "models"):
         if not isinstance(values.get(key, {}), dict):
             raise ValueError(f"{key} must be a table, [{key}], got {values[key]!r}")
+    for model, options in values.get("models", {}).items():
+        if not isinstance(options, dict):
+            raise ValueError(f"models.{model} must be a table of options, [models.{model}], got {options!r}")
+    texts = {"summary": values.get("summary", ""), "column": values.get("column", "")}
+    for key, value in (texts | {"data.csv": values.get("data", {}).get("csv", "")}).items():
+        if not isinstance(value, str):
+            raise ValueError(f"{key} must be text, got {value!r}")
     for key, section in _SECTIONS.items():
         if key in values:
             _check_keys(section, values[key], f"{key}.")
             values[key] = section(**values[key])
-    return Recipe(**values)
+    return Recipe(name=name, **values)
 
 
 def _check_keys(section: type, table: dict[str, Any], where: str) -> None:
-    known = [f.name for f in fields(section) if f.name != "name"]
+    known = [f.name for f in fields(section) if f.name != "name"]  # a task has the name of its file
     for key in table:
         if key not in known:
             raise ValueError(f"unknown key {where}{key}; {there_are(key, known)}")
@@ -218,13 +229,15 @@ def to_toml(recipe: Recipe) -> str:
     words = {key: tables.pop(key) for key in ("name", "summary", "column")}
     models = tables.pop("models")
     lines = [f"# {words['name']}", *_pairs({"summary": words["summary"], "column": words["column"]})]
-    for name, table in [*tables.items(), *((f"models.{json.dumps(model)}", o) for model, o in models.items())]:
+    for name, table in [*tables.items(), *((f"models.{_written(model)}", o) for model, o in models.items())]:
         lines += ["", f"[{name}]", *_pairs(table)]
     return "\n".join(lines) + "\n"
 
 
 def _pairs(table: dict[str, Any]) -> list[str]:
-    # JSON writes text, numbers, truth and lists the way TOML does.
-    return [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None
-    ]
+    return [f"{key} = {_written(value)}" for key, value in table.items() if value is not None]
+
+
+def _written(value: object) -> str:
+    # JSON writes text, numbers, truth and lists the way TOML does, but for one character that it never escapes.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

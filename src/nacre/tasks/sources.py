@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre._check import there_are
 from nacre.data.catalog import loader_of
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from nacre.data.columns import Columns
     from nacre.data.dataset import Dataset
+
+_Result = TypeVar("_Result")
 
 
 def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Dataset, Columns | None]:
@@ -40,12 +42,19 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
 
         path = options.pop("csv")
         _check(read_csv_task, options, "csv", ("path",))
-        return read_csv_task(Path(path), **options)
+        return _read("csv", lambda: read_csv_task(Path(path), **options))
     name = options.pop("name")
     loader = loader_of(name)
     _check(loader, options, name, ("data_dir",))
     places = {"data_dir": data_dir} if "data_dir" in inspect.signature(loader).parameters else {}
-    return loader(**places, **options), None
+    return _read(name, lambda: loader(**places, **options)), None
+
+
+def _read(name: str, reader: Callable[[], _Result]) -> _Result:
+    try:
+        return reader()
+    except TypeError as error:  # text where a number is wanted
+        raise ValueError(f"[data] of {name}: {error}") from error
 
 
 def _check(reader: Callable[..., object], options: dict[str, Any], name: str, own: tuple[str, ...]) -> None:

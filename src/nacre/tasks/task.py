@@ -44,19 +44,22 @@ class Task:
         settings = self.recipe.network
         train = self.splits[fold].train
         torch.manual_seed(seed)
-        network = TaskNetwork(
-            model,
-            self.data.kind,
-            len(self.data.features),
-            self.data.outputs,
-            d_model=settings.d_model,
-            num_heads=settings.num_heads,
-            conv=[list(layer) for layer in settings.conv],
-            dense=list(settings.dense),
-            dropout=settings.dropout,
-            time_scale=settings.time_scale or typical_duration(self.data, train),
-            options=self._options(model),
-        )
+        try:
+            network = TaskNetwork(
+                model,
+                self.data.kind,
+                len(self.data.features),
+                self.data.outputs,
+                d_model=settings.d_model,
+                num_heads=settings.num_heads,
+                conv=[list(layer) for layer in settings.conv],
+                dense=list(settings.dense),
+                dropout=settings.dropout,
+                time_scale=settings.time_scale or typical_duration(self.data, train),
+                options=self._options(model),
+            )
+        except TypeError as error:  # an option that the model does not have, or of another type
+            raise ValueError(f"{self.recipe.name}: {error}") from error
         network.fit_scale(self.data, train)
         return network
 

@@ -1,0 +1,264 @@
+"""Recipes: the ones that nacre comes with against the paper's table, and what is said about bad ones."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nacre.data.catalog import CATALOG
+from nacre.tasks.listing import print_tasks
+from nacre.tasks.recipe import (
+    NetworkRecipe,
+    Recipe,
+    SplitRecipe,
+    TrainingRecipe,
+    list_recipes,
+    load_recipe,
+    parse_recipe,
+    to_toml,
+)
+
+SHIPPED = ["ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity", "spiral"]
+# The paper's table of hyper-parameters: convolutions, width, heads, dense, batch, epochs.
+PAPER = {
+    "event-mnist": (((64, 5, 1), (64, 5, 1)), 64, 8, (32,), 32, 150),
+    "person-activity": (((64, 5, 1), (64, 3, 1)), 32, 4, (32,), 20, 100),
+    "ettm1": ((), 64, 16, (), 64, 50),
+    "jena": ((), 64, 16, (), 64, 50),
+}
+
+
+# --- those that nacre comes with ----------------------------------------------------------------------------
+
+
+def test_the_shipped_tasks():
+    assert list_recipes() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_recipes_load_and_come_back_from_toml(name):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.summary
+    assert recipe.data["name"] in CATALOG
+    assert parse_recipe(to_toml(recipe), name) == recipe
+    assert load_recipe(Path(name)) == recipe
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_sizes_are_those_of_the_papers_table(name):
+    recipe = load_recipe(name)
+    network, training = recipe.network, recipe.training
+    found = (network.conv, network.d_model, network.num_heads, network.dense, training.batch_size, training.epochs)
+    assert found == PAPER[name]
+    assert (training.optimizer, training.lr) == ("adamw", 1e-3)
+    assert recipe.column == name
+    assert recipe.split.folds == 5
+    assert recipe.models == {}  # NAC with its defaults: top-K 8, half of the synapses
+
+
+def test_windows_and_splits_are_as_described():
+    for name in ("ettm1", "jena"):
+        assert load_recipe(name).data == {"name": name, "lookback": 48, "horizon": 24}
+    assert load_recipe("person-activity").data == {"name": "person-activity", "window": 32, "stride": 16}
+    split = {name: load_recipe(name).split for name in SHIPPED}
+    assert {name: s.by for name, s in split.items()} == {
+        "ettm1": "time",
+        "event-mnist": "official",
+        "event-mnist-11": "official",
+        "jena": "time",
+        "person-activity": "group",
+        "spiral": "group",
+    }
+    assert (split["ettm1"].test_share, split["jena"].test_share) == (0.1, 0.2)
+
+
+def test_eleven_tokens_are_event_mnist_with_the_authors_strides():
+    many, few = load_recipe("event-mnist"), load_recipe("event-mnist-11")
+    assert few.network.conv == ((64, 5, 5), (64, 5, 5))
+    network = dataclasses.replace(few.network, conv=many.network.conv)
+    words = {"name": many.name, "summary": many.summary, "column": many.column}
+    assert dataclasses.replace(few, network=network, **words) == many
+
+
+def test_printed_tasks_are_all_there(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    print_tasks()
+    lines = capsys.readouterr().out.splitlines()
+    for name in SHIPPED:
+        recipe = load_recipe(name)
+        (row,) = [line for line in lines if line.split()[:1] == [name]]
+        assert recipe.summary in row
+        assert row.split()[-2:] == [str(recipe.training.epochs), str(recipe.training.quick_steps)]
+    for control in ("majority", "mean", "persistence", "linear", "time-only"):
+        assert any(line.split()[:1] == [control] for line in lines)
+    assert any(
+        "convolution 64@5, convolution 64@3, layer of width 32 with 4 heads, dense 32" in line for line in lines
+    )
+
+
+# --- a file of your own -------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+VALUES = st.one_of(
+    TEXT, st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
+)
+
+
+@given(
+    summary=TEXT,
+    options=st.dictionaries(st.sampled_from(["top_k", "seed", "phi"]), VALUES | st.lists(VALUES, max_size=3)),
+    pattern=TEXT,
+    network=st.builds(
+        NetworkRecipe,
+        conv=st.lists(st.tuples(st.integers(1, 99), st.sampled_from([1, 3, 9]), st.integers(1, 9)), max_size=3),
+        dense=st.lists(st.integers(1, 99), max_size=3),
+        dropout=st.floats(0, 0.95),
+        time_scale=st.floats(0, 1e300),
+    ),
+)
+@settings(max_examples=50, deadline=None)
+@example(summary='"\x7f\n', options={}, pattern="nac*\x7f\U0001f41a", network=NetworkRecipe())  # TOML escapes more
+def test_any_recipe_comes_back_from_toml(summary, options, pattern, network):
+    recipe = Recipe("mine", summary, "", {"csv": summary}, network=network, models={pattern: options})
+    assert parse_recipe(to_toml(recipe), "mine") == recipe
+
+
+def test_a_file_is_read_and_csv_is_seen_from_it(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    path = folder / "mine.toml"
+    path.write_text('summary = "größer"\n[data]\ncsv = "../pulse.csv"\ntime = "t"\n', "utf-8")
+    recipe = load_recipe(path)
+    assert (recipe.name, recipe.summary) == ("mine", "größer")
+    assert recipe.data == {"csv": str(tmp_path.resolve() / "pulse.csv"), "time": "t"}
+    assert load_recipe(str(path)) == recipe
+    again = tmp_path / "elsewhere.toml"
+    again.write_text(to_toml(recipe), "utf-8")  # as runs keep it
+    assert load_recipe(again).data == recipe.data
+
+
+def test_what_is_left_out_has_defaults():
+    recipe = parse_recipe("", "mine")
+    assert recipe == Recipe("mine")
+    assert (recipe.split, recipe.network, recipe.training) == (SplitRecipe(), NetworkRecipe(), TrainingRecipe())
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no recipe .*gone.toml; `nacre tasks` lists"):
+        load_recipe(tmp_path / "gone.toml")
+    with pytest.raises(
+        ValueError, match="unknown task 'etm1'; did you mean 'ettm1'[?] There are ettm1, event-mnist"
+    ):
+        load_recipe("etm1")
+    path = tmp_path / "mine.toml"
+    path.write_bytes('summary = "größer"'.encode("latin-1"))
+    with pytest.raises(ValueError, match="mine.toml is not UTF-8 text"):
+        load_recipe(path)
+    path.write_text("[data]\ncsv = what")
+    with pytest.raises(ValueError, match="mine.toml is not TOML: .*line 2"):
+        load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sumary = ''", "unknown key sumary; did you mean 'summary'? There are summary, column, data, split"),
+        ("name = 'other'", "unknown key name; there are summary"),
+        ("zzz = 1", "unknown key zzz; there are summary"),
+        ("[split]\nfold = 3", "unknown key split.fold; did you mean 'folds'? There are by, folds, test_share"),
+        ("[network]\nheads = 3", "unknown key network.heads; did you mean 'num_heads'"),
+        ("[training]\nepoch = 3", "unknown key training.epoch; did you mean 'epochs'"),
+        ("split = 3", "split must be a table, [split], got 3"),
+        ("data = 'ettm1'", "data must be a table, [data], got 'ettm1'"),
+        ("models = []", "models must be a table, [models], got []"),
+        ("[models]\nnac = 3", "models.nac must be a table of options, [models.nac], got 3"),
+        ("summary = 3", "summary must be text, got 3"),
+        ("column = ['jena']", "column must be text, got ['jena']"),
+        ("[data]\ncsv = 3", "data.csv must be text, got 3"),
+        (
+            "[split]\nby = 'grup'",
+            "split.by must be one of 'auto', 'group', 'official', 'time', got 'grup'; did you",
+        ),
+        ("[split]\nfolds = 1", "split.folds must be at least 2, got 1"),
+        ("[split]\ntest_share = 0", "split.test_share must lie in (0.0, 0.9], got 0"),
+        ("[network]\nd_model = 1", "network.d_model must be at least 2, got 1"),
+        ("[network]\nd_model = '64'", "network.d_model must be an integer, got '64' (str)"),
+        ("[network]\nnum_heads = 0", "network.num_heads must be at least 1, got 0"),
+        ("[network]\ndropout = 1.0", "network.dropout must lie in [0.0, 0.95], got 1.0"),
+        ("[network]\ntime_scale = -1", "network.time_scale must lie in [0.0, inf), got -1"),
+        ("[network]\nconv = 5", "network.conv must be a list, got 5"),
+        ("[network]\nconv = [5]", "network.conv must be a list, got 5"),
+        ("[network]\nconv = [[64, 5]]", "network.conv must hold [filters, odd kernel size, stride], got [64, 5]"),
+        (
+            "[network]\nconv = [[64, 4, 1]]",
+            "network.conv must hold [filters, odd kernel size, stride], got [64, 4, 1]",
+        ),
+        ("[network]\nconv = [[0, 5, 1]]", "filters of network.conv must be at least 1, got 0"),
+        ("[network]\nconv = [[64, 5, 0]]", "stride of network.conv must be at least 1, got 0"),
+        ("[network]\ndense = 32", "network.dense must be a list, got 32"),
+        ("[network]\ndense = [0]", "network.dense must be at least 1, got 0"),
+        ("[training]\noptimizer = 'adamv'", "training.optimizer must be one of 'adam', 'adamw', got 'adamv'"),
+        ("[training]\nlr = 0", "training.lr must lie in (0.0, 10.0], got 0"),
+        ("[training]\nweight_decay = -1", "training.weight_decay must lie in [0.0, 10.0], got -1"),
+        ("[training]\nclip = inf", "training.clip must lie in (0.0, inf), got inf"),
+        *(
+            (f"[training]\n{key} = 0", f"training.{key} must be at least 1, got 0")
+            for key in ("batch_size", "epochs", "patience", "quick_steps", "quick_valid")
+        ),
+    ],
+)
+def test_bad_keys_and_values_are_named(text, message):
+    with pytest.raises(ValueError, match=f"^mine.toml: {re.escape(message)}"):
+        parse_recipe(text, "mine", source="mine.toml")
+
+
+# --- digest -------------------------------------------------------------------------------------------------
+
+
+def test_the_digest_ignores_words():
+    recipe = load_recipe("ettm1")
+    assert dataclasses.replace(recipe, summary="other", column="").digest == recipe.digest
+    assert parse_recipe(to_toml(recipe), "ettm1").digest == recipe.digest
+
+
+def test_the_digest_depends_on_everything_else():
+    recipe = Recipe("mine", data={"name": "spiral"})
+    others = [
+        dataclasses.replace(recipe, name="yours"),
+        dataclasses.replace(recipe, data={"name": "spiral", "n": 7}),
+        dataclasses.replace(recipe, models={"nac": {"top_k": 3}}),
+        dataclasses.replace(recipe, models={"nac": {"top_k": 4}}),
+    ]
+    changes = {
+        "split": {"by": "group", "folds": 4, "test_share": 0.3},
+        "network": {
+            "d_model": 32,
+            "num_heads": 2,
+            "conv": [[4, 3, 1]],
+            "dense": [4],
+            "dropout": 0.5,
+            "time_scale": 2.0,
+        },
+        "training": {
+            "optimizer": "adam",
+            "lr": 0.01,
+            "weight_decay": 0.0,
+            "batch_size": 3,
+            "clip": 2.0,
+            "epochs": 3,
+            "patience": 3,
+            "quick_steps": 3,
+            "quick_valid": 3,
+        },
+    }
+    for section, table in changes.items():
+        part = getattr(recipe, section)
+        assert list(table) == [field.name for field in dataclasses.fields(part)]
+        for key, value in table.items():
+            others.append(dataclasses.replace(recipe, **{section: dataclasses.replace(part, **{key: value})}))
+    assert len({recipe.digest, *(other.digest for other in others)}) == 1 + len(others)
