@@ -99,7 +99,7 @@ def steps_of_epoch(sequences: int, batch_size: int) -> int:
 
 
 def by_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
-    """Every sequence once, in batches of like length, for scoring.
+    """Every sequence once, in batches of like length, for validation.
 
     Args:
         length: [m] lengths of the sequences.
@@ -107,3 +107,18 @@ def by_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
         batch_size: Sequences in a batch; the last may be smaller.
     """
     return list(index[length.argsort(stable=True)].split(batch_size))
+
+
+def of_equal_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
+    """Every sequence once, in batches without padding, for scoring.
+
+    What NAC finds in its search of keys depends on the padded length, so answers would depend on the rest of a batch.
+
+    Args:
+        length: [m] lengths of the sequences.
+        index: [m] their indices.
+        batch_size: Sequences in a batch, at most.
+    """
+    ordered, order = length.sort(stable=True)
+    alike = index[order].split(ordered.unique_consecutive(return_counts=True)[1].tolist())
+    return [batch for group in alike for batch in group.split(batch_size)]

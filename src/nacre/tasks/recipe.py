@@ -132,8 +132,9 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Checksum of what acts on results: all but the words."""
-        data = asdict(replace(self, summary="", column=""))
+        """Checksum of what acts on results: all but the words, and where a file of your own lies."""
+        place = {"csv": Path(self.data["csv"]).name} if "csv" in self.data else {}
+        data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nacre.data.batches import by_length
+from nacre.data.batches import of_equal_length
 from nacre.tasks.answers import answers_of, is_scored, scored_steps, steps_of
 from nacre.tasks.metrics import confusion, score_classes, score_numbers
 
@@ -44,7 +44,7 @@ def outputs_of(network: TaskNetwork, data: Dataset, index: Tensor) -> list[Tenso
     """
     network.eval()
     outputs: dict[int, Tensor] = {}
-    for place in by_length(data.length[index], torch.arange(len(index)), BATCH):  # places in the index
+    for place in of_equal_length(data.length[index], torch.arange(len(index)), BATCH):  # places in the index
         batch = data.batch(index[place])
         out = network(batch.x, batch.time, batch.key_padding_mask)
         if data.kind.each_step:

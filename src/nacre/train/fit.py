@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import signal
 import warnings
 from contextlib import contextmanager
@@ -117,13 +116,12 @@ def fit(
     """
     checkpoints = directory / "checkpoints"
     train, valid = _loaders(data, split, recipe, budget, seed)
-    best = ModelCheckpoint(
-        checkpoints,
-        "best",
-        monitor=VALID_LOSS,
-        save_last=True,
-        enable_version_counter=False,
-        save_on_train_epoch_end=True,
+    # Two, because save_last of one would write only where the best is written.
+    best, last = (
+        ModelCheckpoint(
+            checkpoints, name, monitor=monitor, enable_version_counter=False, save_on_train_epoch_end=True
+        )
+        for name, monitor in (("best", VALID_LOSS), ("last", None))
     )
     patience, log = Patience(budget.patience), Log(directory / "log.csv")
     with _quiet():
@@ -134,16 +132,16 @@ def fit(
             max_epochs=budget.rounds,
             gradient_clip_val=recipe.clip,
             logger=TensorBoardLogger(directory, name="tensorboard", version=""),
-            callbacks=[log, patience, best, *callbacks],
+            callbacks=[log, patience, best, last, *callbacks],  # last, so that it holds the others
             log_every_n_steps=budget.steps,
             num_sanity_val_steps=0,
             enable_progress_bar=False,
             enable_model_summary=False,
             use_distributed_sampler=False,
         )
-        last = _usable(checkpoints / _LAST)
+        before = _usable(checkpoints / _LAST)
         with _keyboard_interrupt(trainer):
-            trainer.fit(Training(network, recipe, seed), train, valid, ckpt_path=last, weights_only=True)
+            trainer.fit(Training(network, recipe, seed), train, valid, ckpt_path=before, weights_only=True)
     kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
     network.cpu().load_state_dict({k.removeprefix("network."): v for k, v in kept["state_dict"].items()})
     stopped = patience.wait_count >= patience.patience
@@ -171,15 +169,22 @@ def _loaders(
 
 
 def _usable(checkpoint: Path) -> Path | None:
-    """The checkpoint if it can be read. If not, its folder goes, and training starts again."""
+    """The checkpoint if it can be read, and lies where it was written: it knows the best one by its path.
+
+    If not, it goes with the best one, and training starts again.
+    """
     if not checkpoint.exists():
         return None
     try:
-        torch.load(checkpoint, weights_only=True, map_location="cpu")
+        states = torch.load(checkpoint, weights_only=True, map_location="cpu")["callbacks"].values()
+        places = {state["dirpath"] for state in states if "dirpath" in state}
     except Exception:  # whatever a damaged archive makes torch raise
-        shutil.rmtree(checkpoint.parent)
-        return None
-    return checkpoint
+        places = set()
+    if places == {str(checkpoint.parent.resolve())}:
+        return checkpoint
+    for file in checkpoint.parent.glob("*.ckpt"):
+        file.unlink()
+    return None
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,18 +96,17 @@ def cells(grid: Grid, tasks: Sequence[Task], models: Sequence[str]) -> Iterator[
 
 
 def expand_models(names: Iterable[str]) -> list[str]:
-    """Names of models and controls from names and patterns, each once, in the order given.
+    """Names of models from names and patterns, and controls that are named in full, each once, in the order given.
 
     Example:
         >>> expand_models(["sdpa", "nac-0*"])
         ['sdpa', 'nac-02s', 'nac-05sfc', 'nac-09s']
     """
-    known = [*list_models(), *CONTROLS]
     chosen: dict[str, None] = {}
     for name in names:
-        found = fnmatch.filter(known, name)
+        found = [name] if name in CONTROLS else list_models(name)
         if not found:
-            raise ValueError(f"no model {name!r}; {there_are(name, known)}")
+            raise ValueError(f"no model {name!r}; {there_are(name, [*list_models(), *CONTROLS])}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)
 
@@ -132,7 +129,7 @@ def _run(cell: Cell, progress: Progress, console: Console) -> dict[str, Any] | N
     finally:
         progress.remove_task(bar)
     value = result["value"]
-    figure = f"{result['metric']} {value:.4g}" if math.isfinite(value) else "diverged"
+    figure = "diverged" if value is None else f"{result['metric']} {value:.4g}"
     console.print(f"{_name(cell)}: [bold]{figure}[/], {result['seconds']:.0f} s", highlight=False)
     return result
 

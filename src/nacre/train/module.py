@@ -35,9 +35,12 @@ class Training(L.LightningModule):
         self.recipe = recipe
         self.seed = seed
 
-    def on_train_epoch_start(self) -> None:
-        """Draw the same numbers in a round whether training was interrupted before it or not."""
-        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Draw the same numbers in a step whether training was interrupted before it or not.
+
+        Not once a round: Lightning itself draws at its start, but not in a round that training goes on with.
+        """
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of a batch, with what the layer itself adds."""

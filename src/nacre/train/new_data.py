@@ -60,11 +60,11 @@ def _read_run(run: Path) -> tuple[TaskNetwork, Columns]:
     path = run / "columns.json"
     if not path.is_file():
         raise ValueError(
-            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run)!r})"
+            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run / 'model')!r})"
         )
     try:
         columns = Columns.from_dict(json.loads(path.read_bytes()))
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
     network = load(run / "model") if (run / "model").is_dir() else None
     if not isinstance(network, TaskNetwork):

@@ -56,11 +56,11 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = ()) -> dict[str, An
         cell.start()
         began = time.monotonic()
         found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks)
-        result = _describe(cell, found, time.monotonic() - began)
+        result = _without_nan(_describe(cell, found, time.monotonic() - began))
         write_whole(directory / "recipe.toml", to_toml(cell.task.recipe).encode())
         if cell.task.columns is not None:
             write_whole(directory / "columns.json", json.dumps(cell.task.columns.to_dict(), indent=1).encode())
-        write_whole(directory / RESULT, json.dumps(_without_nan(result), indent=1, allow_nan=False).encode())
+        write_whole(directory / RESULT, json.dumps(result, indent=1, allow_nan=False).encode())
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)  # only now: the result stands without them
     return result
 

@@ -1,0 +1,107 @@
+"""Tiny tasks, and helpers for the tests of training."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nacre import cli
+from nacre.data import Dataset, SplitBy, from_arrays, make_splits
+from nacre.tasks.recipe import NetworkRecipe, Profile, Recipe, SplitRecipe, TrainingRecipe
+from nacre.tasks.task import Task, load_task
+from nacre.train.cell import Cell
+
+MODEL = "cfc-fc"  # the fastest to train
+TINY = Recipe(
+    name="tiny",
+    data={"name": "spiral", "n": 12},
+    split=SplitRecipe("group", 3),
+    network=NetworkRecipe(8, 2),
+    training=TrainingRecipe(batch_size=4, quick_steps=12, quick_valid=4),
+)
+TINY_TOML = """
+data = { name = "spiral", n = 12 }
+split = { by = "group", folds = 3 }
+network = { d_model = 8, num_heads = 2 }
+training = { batch_size = 4, quick_steps = %d, quick_valid = 4 }
+"""
+
+
+def spirals(network: NetworkRecipe | None = None, **training) -> Task:
+    """Twelve spirals, and what the recipe's training is to be."""
+    recipe = replace(TINY, training=replace(TINY.training, **training), network=network or TINY.network)
+    return load_task(recipe)
+
+
+def waves(n=24, seed=0, **training) -> Task:
+    """Slow and fast waves of 6 to 12 steps at irregular times; which of the two is asked."""
+    random = np.random.default_rng(seed)
+    time = [np.sort(random.uniform(0, 6, random.integers(6, 13))) for _ in range(n)]
+    fast = np.arange(n) % 2 == 0
+    x = [np.sin((3 if f else 1) * t + random.uniform(0, 0.5))[:, None] for f, t in zip(fast, time, strict=True)]
+    return task_of(from_arrays(x, np.where(fast, "fast", "slow"), time=time, name="waves"), **training)
+
+
+def task_of(data: Dataset, **training) -> Task:
+    """A task on a data set that no recipe can name."""
+    recipe = replace(TINY, name=data.name, training=replace(TINY.training, **training))
+    return Task(recipe, data, make_splits(data, SplitBy.GROUP, 3), None)
+
+
+def with_data(task: Task, **changes) -> Task:
+    """The same folds on data that was changed."""
+    return replace(task, data=replace(task.data, **changes))
+
+
+def cell(task: Task, out: Path, model=MODEL, **changes) -> Cell:
+    """Fold 0, seed 0, in the quick profile."""
+    return Cell(
+        **{"task": task, "model": model, "fold": 0, "seed": 0, "profile": Profile.QUICK, "out": out, **changes}
+    )
+
+
+def steps_of_part(task: Task, part: str, fold=0) -> torch.Tensor:
+    """Rows of a part: train, valid or test."""
+    return task.data.rows(getattr(task.splits[fold], part))
+
+
+def read_log(directory: Path) -> list[dict[str, float]]:
+    """The rows of a training log."""
+    with (directory / "log.csv").open() as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def result_of(directory: Path) -> dict:
+    """The result file."""
+    return json.loads((directory / "result.json").read_bytes())
+
+
+def weights_of(directory: Path) -> bytes:
+    """The weights of a run, byte by byte."""
+    (path,) = (directory / "model").glob("*.safetensors")
+    return path.read_bytes()
+
+
+def outcome(directory: Path) -> tuple:
+    """All of a run that has to be the same to the last bit when it is run again."""
+    result = result_of(directory)
+    log = (directory / "log.csv").read_text()
+    return result["value"], result["metrics"], result["valid"], result["budget"], log, weights_of(directory)
+
+
+def nacre(monkeypatch, *args) -> int:
+    """Run the command line in this process; gives the exit code."""
+    monkeypatch.setattr("sys.argv", ["nacre", *map(str, args)])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+def files_below(directory: Path) -> set[str]:
+    """Names of all files, seen from the directory."""
+    return {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
