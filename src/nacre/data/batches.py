@@ -112,7 +112,7 @@ def by_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
 def of_equal_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
     """Every sequence once, in batches without padding, for scoring.
 
-    What NAC finds in its search of keys depends on the padded length, so answers would depend on the rest of a batch.
+    What NAC finds in its search of keys depends on the padded length: answers would depend on the rest of a batch.
 
     Args:
         length: [m] lengths of the sequences.
