@@ -2,8 +2,13 @@
 
 import pytest
 import torch
+from hypothesis import settings
 
 from nacre.native import library
+
+# A first example may import a package, or wait for the other worker: its time says nothing.
+settings.register_profile("nacre", deadline=None)
+settings.load_profile("nacre")
 
 
 @pytest.fixture(autouse=True)
