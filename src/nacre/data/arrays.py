@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre._check import choice
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.infer import classes_of
 
-Ragged = NDArray | Tensor | Sequence[Any]  # [n, ...], or n items of lengths of their own
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Ragged = np.ndarray | Tensor | Sequence[Any]  # [n, ...], or n items of lengths of their own
 _log = logging.getLogger("nacre")
 
 
