@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from nacre.data.columns import Clock
+from nacre.data.dataset import Dataset, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
+    from torch import Tensor
 
+    from nacre.data.columns import Columns
     from nacre.data.csv_table import Table
 
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
@@ -207,3 +211,43 @@ def pieces(rows: Rows, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64
     start = np.flatnonzero(position % length == 0)
     rest = rows.size[rows.group[start]] - position[start]
     return start, np.minimum(rest, length)
+
+
+def dataset_of(
+    table: Table,
+    columns: Columns,
+    rows: Rows,
+    values: NDArray[np.float32],
+    cut: tuple[NDArray, NDArray],
+    y: Tensor,
+) -> Dataset:
+    """The data set of a file, for training as for prediction.
+
+    Args:
+        table: The file.
+        columns: What its columns are for.
+        rows: Its rows.
+        values: [N, F] their features.
+        cut: [n] first rows and [n] lengths of the sequences.
+        y: The answers, known or not.
+    """
+    start, length = cut
+    forecast = columns.kind is Kind.FORECASTING
+    return Dataset(
+        name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
+        kind=columns.kind,
+        values=torch.from_numpy(values),
+        time=torch.from_numpy(rows.time),
+        start=torch.from_numpy(start),
+        length=torch.from_numpy(length),
+        y=y,
+        group=torch.from_numpy(rows.group[start]),
+        groups=rows.groups,
+        features=columns.features,
+        classes=columns.classes,
+        targets=columns.targets,
+        target_column=columns.features.index(columns.target[0]) if forecast else None,
+        time_unit="" if columns.clock.origin is None else "seconds",
+        form="your own",
+        files={table.path.name: table.sha256},
+    )

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre.data.csv_rows import feature_values, order_rows, pieces, stamps_by, stamps_from, whole_groups
+from nacre.data.csv_rows import (
+    dataset_of,
+    feature_values,
+    order_rows,
+    pieces,
+    stamps_by,
+    stamps_from,
+    whole_groups,
+)
 from nacre.data.csv_table import read_table
-from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre.data.dataset import UNSCORED, Kind
 
 if TYPE_CHECKING:
     import os
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
 
     from nacre.data.columns import Columns
     from nacre.data.csv_rows import Rows
+    from nacre.data.dataset import Dataset
 
 
 def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, pd.DataFrame]:
@@ -58,9 +67,7 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
     table = read_table(path, columns.group)
     rows = order_rows(table, columns.time, columns.group, stamps_by(columns.clock, table, columns.time))
     values = feature_values(table, rows, columns.features)
-    target_column = None
     if columns.kind is Kind.FORECASTING:
-        target_column = columns.features.index(columns.target[0])
         answers = _future(columns, rows)
         last = rows.size[rows.group] - rows.position <= columns.lookback
         rows, values = rows.only(last), values[last]
@@ -69,26 +76,9 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         answers[columns.time] = table.cells(columns.time)  # by the index, so that each row gets its own stamp
     else:
         answers = _labels(columns, rows.groups, np.arange(len(rows.groups)))
-    start, length = pieces(rows, columns.lookback) if columns.pieces else whole_groups(rows)
-    data = Dataset(
-        name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
-        kind=columns.kind,
-        values=torch.from_numpy(values),
-        time=torch.from_numpy(rows.time),
-        start=torch.from_numpy(start),
-        length=torch.from_numpy(length),
-        y=_unscored(columns, len(rows.row) if columns.kind.each_step else len(start)),
-        group=torch.from_numpy(rows.group[start]),
-        groups=rows.groups,
-        features=columns.features,
-        classes=columns.classes,
-        targets=columns.targets,
-        target_column=target_column,
-        time_unit="" if columns.clock.origin is None else "seconds",
-        form="your own",
-        files={table.path.name: table.sha256},
-    )
-    return data, answers
+    cut = pieces(rows, columns.lookback) if columns.pieces else whole_groups(rows)
+    y = _unscored(columns, len(rows.row) if columns.kind.each_step else len(cut[0]))
+    return dataset_of(table, columns, rows, values, cut, y), answers
 
 
 def _unscored(columns: Columns, answers: int) -> torch.Tensor:

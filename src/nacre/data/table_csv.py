@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 
 from nacre._check import choice, whole
 from nacre.data.columns import Columns
-from nacre.data.csv_rows import feature_values, order_rows, pieces, read_clock, whole_groups
+from nacre.data.csv_rows import dataset_of, feature_values, order_rows, pieces, read_clock, whole_groups
 from nacre.data.csv_table import read_table
-from nacre.data.dataset import Dataset, Kind
+from nacre.data.dataset import Kind
 from nacre.data.infer import classes_of, infer_kind, is_text, is_whole
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from nacre.data.csv_rows import Rows
     from nacre.data.csv_table import Table
+    from nacre.data.dataset import Dataset
 
 FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so that series of steps are cut into pieces
 _EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group
@@ -219,38 +221,19 @@ def _choose_features(
 def _build(table: Table, columns: Columns, rows: Rows, cells: list[NDArray], notes: tuple[str, ...]) -> Dataset:
     """Cut the rows into sequences with their answers."""
     kind = columns.kind
-    target_column = None
     values = feature_values(table, rows, columns.features)
     if kind is Kind.FORECASTING:
         kept, short = _long_enough(table, rows, columns.lookback + columns.horizon)
         rows, values, notes = rows.only(kept), values[kept], notes + short
-        target_column = columns.features.index(columns.target[0])
-        start, length, y = _windows(rows, values[:, target_column], columns.lookback, columns.horizon)
+        target = values[:, columns.features.index(columns.target[0])]
+        start, length, y = _windows(rows, target, columns.lookback, columns.horizon)
     else:
         start, length = pieces(rows, columns.lookback) if columns.pieces else whole_groups(rows)
         answers = classes_of(cells[0])[0] if kind.has_classes else np.stack(cells, -1).astype(np.float32)
         y = answers if kind.each_step else answers[rows.first]
     if columns.pieces:
         notes += (f"Cut {len(rows.groups)} long series into {len(start):,} pieces of {columns.lookback:,} rows.",)
-    return Dataset(
-        name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
-        kind=kind,
-        values=torch.from_numpy(values),
-        time=torch.from_numpy(rows.time),
-        start=torch.from_numpy(start),
-        length=torch.from_numpy(length),
-        y=torch.from_numpy(y),
-        group=torch.from_numpy(rows.group[start]),
-        groups=rows.groups,
-        features=columns.features,
-        classes=columns.classes,
-        targets=columns.targets,
-        target_column=target_column,
-        time_unit="" if columns.clock.origin is None else "seconds",
-        form="your own",
-        files={table.path.name: table.sha256},
-        notes=notes,
-    )
+    return replace(dataset_of(table, columns, rows, values, (start, length), torch.from_numpy(y)), notes=notes)
 
 
 def _long_enough(table: Table, rows: Rows, needed: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
