@@ -317,7 +317,7 @@ def test_another_reader_or_other_contents_are_parsed_anew(source):
     assert parse.calls == 3
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "method", "empty", "text"])
 def test_a_damaged_cache_is_made_again(damage, source, tmp_path):
     parse = Parser()
     whole = array_cache.cached("toy-1", source, parse)
@@ -325,7 +325,10 @@ def test_a_damaged_cache_is_made_again(damage, source, tmp_path):
     data = path.read_bytes()
     middle = len(data) // 2
     flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-    path.write_bytes({"cut": data[:middle], "flipped": flipped, "empty": b"", "text": b"hello"}[damage])
+    at = data.index(b"PK\x01\x02") + 10  # the first entry's compression, now one that nobody knows
+    method = data[:at] + b"\x63" + data[at + 1 :]
+    damaged = {"cut": data[:middle], "flipped": flipped, "method": method, "empty": b"", "text": b"hello"}
+    path.write_bytes(damaged[damage])
     assert same(array_cache.cached("toy-1", source, parse), whole)
     assert parse.calls == 2
     array_cache.cached("toy-1", source, parse)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nacre.data.store import Source
 
 Arrays = dict[str, np.ndarray]
+# What numpy and zipfile raise for a file that is missing, cut off or altered, its compression method included.
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError)
 
 
 def cached(reader: str, source: Source, parse: Callable[[Source], Arrays]) -> Arrays:
@@ -60,5 +62,5 @@ def _kept(path: Path) -> Arrays | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError):
+    except _DAMAGE:
         return None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 UNCHECKED = "checksum not known to nacre"
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"  # first bytes; no plain file of ours starts like that
+# Of zipfile, the last two are an unknown compression method and a password.
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
