@@ -13,7 +13,7 @@ from nacre.train import plots, plots_runs
 from nacre.train.compare import blocks_of
 from nacre.train.paper import paper_models
 from nacre.train.plot_style import COLOURS, SHOWN, NothingToDraw, leading
-from nacre.train.results import read_results
+from nacre.train.results import find_results
 
 matplotlib.use("Agg")
 CLASSES = {"metric": "accuracy", "better": "higher", "kind": "classification", "task": "event-mnist"}
@@ -31,7 +31,7 @@ def amount(picture, colour):
 
 
 def the_block(root):
-    (block,) = blocks_of(read_results(root))
+    (block,) = blocks_of(find_results(root).results)
     return block
 
 
@@ -69,7 +69,7 @@ def test_ranks_of_all_models_are_drawn_best_first(tmp_path, monkeypatch):
     for task in ("ettm1", "jena"):
         for i, model in enumerate(paper_models()):
             write_run(tmp_path, model, value=1.0 + i, task=task)
-    picture = pixels(plots.rank_diagram(blocks_of(read_results(tmp_path))))
+    picture = pixels(plots.rank_diagram(blocks_of(find_results(tmp_path).results)))
     assert amount(picture, COLOURS[0]) > 32 * 20
     ax = drawn.figure.axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == list(paper_models())
@@ -81,7 +81,7 @@ def test_ranks_of_all_models_are_drawn_best_first(tmp_path, monkeypatch):
 def test_ranks_need_two_models(tmp_path):
     write_run(tmp_path)
     with pytest.raises(NothingToDraw, match="two models"):
-        plots.rank_diagram(blocks_of(read_results(tmp_path)))
+        plots.rank_diagram(blocks_of(find_results(tmp_path).results))
 
 
 # --- confusions ---------------------------------------------------------------------------------------------

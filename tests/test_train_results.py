@@ -6,13 +6,13 @@ import math
 import pytest
 
 from fake_runs import fields, write_folds, write_run
-from nacre.train.results import find_results, read_results
+from nacre.train.results import find_results
 
 
 def test_a_result_is_read_with_what_tables_need(tmp_path):
     changes = {"classes": ["a", "b"], "confusion": [[3, 1], [0, 2]], "parameters": 7, "train": 80, "test": 20}
     directory = write_run(tmp_path, "cfc-ncp", 2, 5, 0.25, metrics={"mse": 0.25, "mae": 0.4}, **changes)
-    (result,) = read_results(tmp_path)
+    (result,) = find_results(tmp_path).results
     assert (result.task, result.model, result.fold, result.seed, result.folds) == ("ettm1", "cfc-ncp", 2, 5, 5)
     assert (result.metric, result.better, result.value, result.parameters) == ("mse", "lower", 0.25, 7)
     assert (result.profile, result.steps, result.batch_size, result.form) == ("quick", 300, 64, "official")
@@ -26,15 +26,15 @@ def test_a_result_is_read_with_what_tables_need(tmp_path):
 def test_results_are_found_at_any_depth_and_by_task(tmp_path):
     write_folds(tmp_path, "nac", [0.1, 0.2])
     write_folds(tmp_path / "more", "nac", [0.3], task="jena")
-    assert len(read_results(tmp_path)) == 3
-    assert [r.value for r in read_results(tmp_path, "jena")] == [0.3]
-    assert [r.value for r in read_results(tmp_path / "ettm1" / "nac")] == [0.1, 0.2]
+    assert len(find_results(tmp_path).results) == 3
+    assert [r.value for r in find_results(tmp_path, "jena").results] == [0.3]
+    assert [r.value for r in find_results(tmp_path / "ettm1" / "nac").results] == [0.1, 0.2]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
 def test_a_diverged_run_has_no_number(tmp_path, value):
     write_run(tmp_path, value=value, metrics={"mse": value, "mae": 0.1})
-    (result,) = read_results(tmp_path)
+    (result,) = find_results(tmp_path).results
     assert result.diverged
     assert math.isnan(result.number("mse"))
     assert math.isnan(result.number("mae"))
@@ -73,11 +73,10 @@ def test_a_damaged_file_is_named_and_left_out(tmp_path, text):
     write_run(tmp_path, "sdpa")
     path = write_run(tmp_path, "nac") / "result.json"
     path.write_text(text)
-    with pytest.warns(UserWarning, match="nac/fold0-seed0/result.json is left out: ") as caught:
-        results = read_results(tmp_path)
-    assert [r.model for r in results] == ["sdpa"]
-    assert len(caught) == 1
-    assert len(find_results(tmp_path).damaged) == 1
+    found = find_results(tmp_path)
+    assert [r.model for r in found.results] == ["sdpa"]
+    (line,) = found.damaged
+    assert "nac/fold0-seed0/result.json is left out: " in line
 
 
 def test_bytes_that_are_no_text_are_damage(tmp_path):
@@ -91,17 +90,17 @@ def test_bytes_that_are_no_text_are_damage(tmp_path):
 def test_no_results_say_how_to_make_some(tmp_path):
     for directory in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match=f"no results under {directory}; `nacre train TASK -m nac`"):
-            read_results(directory)
+            find_results(directory)
 
 
 def test_only_damaged_results_are_named_in_the_error(tmp_path):
     (write_run(tmp_path) / "result.json").write_text("{")
     with pytest.raises(FileNotFoundError, match="(?s)makes some.*fold0-seed0/result.json is left out"):
-        read_results(tmp_path)
+        find_results(tmp_path)
 
 
 def test_an_unknown_task_gets_the_nearest_one(tmp_path):
     write_run(tmp_path)
     write_run(tmp_path, task="jena")
     with pytest.raises(ValueError, match="'etm1' .*did you mean 'ettm1'. There are ettm1, jena"):
-        read_results(tmp_path, "etm1")
+        find_results(tmp_path, "etm1")

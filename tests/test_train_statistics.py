@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fake_runs import write_folds, write_run
 from nacre.train.compare import blocks_of, mean_ranks, rows_of
-from nacre.train.results import read_results
+from nacre.train.results import find_results
 from nacre.train.statistics import corrected_t_test, critical_difference, holm, mean_and_std, ranks
 
 numbers = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, math.nan]), min_size=1, max_size=8)
@@ -89,7 +89,7 @@ def test_critical_differences_are_those_of_demsar():
 
 
 def rows(root, **changes):
-    (block,) = blocks_of(read_results(root, **changes))
+    (block,) = blocks_of(find_results(root, **changes).results)
     return {row.model: row for row in rows_of(block)}
 
 
@@ -111,7 +111,7 @@ def rows(root, **changes):
 def test_what_differs_is_never_compared(tmp_path, changes):
     write_folds(tmp_path, "nac", [0.1, 0.2, 0.3])
     write_folds(tmp_path, "sdpa", [0.2, 0.3, 0.4], **changes)
-    blocks = blocks_of(read_results(tmp_path))
+    blocks = blocks_of(find_results(tmp_path).results)
     assert sorted(block.models for block in blocks) == [("nac",), ("sdpa",)]
     assert all(row.against is None for block in blocks for row in rows_of(block))
 
@@ -121,7 +121,7 @@ def test_controls_stand_beside_every_budget_of_their_data(tmp_path):
     write_run(tmp_path / "full", "nac", profile="full")
     write_run(tmp_path, "persistence", control=True, profile="none", steps=0)
     write_run(tmp_path, "mirrored", control=True, digest="e" * 64)
-    blocks = blocks_of(read_results(tmp_path))
+    blocks = blocks_of(find_results(tmp_path).results)
     assert [sorted(r.model for r in b.results) for b in blocks] == [
         ["nac", "persistence"],
         ["nac", "persistence"],
@@ -132,7 +132,7 @@ def test_controls_stand_beside_every_budget_of_their_data(tmp_path):
 def test_a_second_run_of_a_cell_is_left_out(tmp_path):
     write_run(tmp_path / "a", value=0.1)
     again = write_run(tmp_path / "b", value=0.9)
-    (block,) = blocks_of(read_results(tmp_path))
+    (block,) = blocks_of(find_results(tmp_path).results)
     assert [r.value for r in block.results] == [0.1]
     assert [r.directory for r in block.repeated] == [again]
 
@@ -204,7 +204,7 @@ def test_mean_ranks_take_tasks_that_all_models_have(tmp_path):
         for model, value in values.items():
             write_run(tmp_path, model, value=value, task=task)
         write_run(tmp_path, "zero", value=0.0, task=task, control=True)
-    found = mean_ranks(blocks_of(read_results(tmp_path)))
+    found = mean_ranks(blocks_of(find_results(tmp_path).results))
     assert found.tasks == ("ettm1", "jena")
     assert found.ranks == {"nac": (1.0, 2.0), "sdpa": (2.0, 1.0), "cta": (3.0, 3.0)}
     assert found.mean("cta") == 3.0
@@ -218,14 +218,14 @@ def test_mean_ranks_use_as_many_numbers_as_they_can(tmp_path, models, tasks):
     for task, count in zip(("ettm1", "jena", "udacity"), models, strict=True):
         for i in range(count):
             write_run(tmp_path, f"model{i}", value=1.0 + i, task=task)
-    found = mean_ranks(blocks_of(read_results(tmp_path)))
+    found = mean_ranks(blocks_of(find_results(tmp_path).results))
     assert found.tasks == tasks
     assert len(found.ranks) == models[len(tasks) - 1]
 
 
 def test_no_mean_ranks_of_a_single_model(tmp_path):
     write_run(tmp_path)
-    assert mean_ranks(blocks_of(read_results(tmp_path))) is None
+    assert mean_ranks(blocks_of(find_results(tmp_path).results)) is None
     write_run(tmp_path / "full", profile="full")
     with pytest.raises(ValueError, match="different tasks"):
-        mean_ranks(blocks_of(read_results(tmp_path)))
+        mean_ranks(blocks_of(find_results(tmp_path).results))

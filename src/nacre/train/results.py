@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,6 +113,11 @@ def find_results(directory: str | os.PathLike[str], task: str | None = None) -> 
     Raises:
         FileNotFoundError: If there is no result at all.
         ValueError: If there is none of this task.
+
+    Example:
+        >>> find_results(tmp / "runs")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        FileNotFoundError: no results under ...; `nacre train TASK -m nac` makes some
     """
     root = Path(directory)
     results, damaged = [], []
@@ -128,28 +132,6 @@ def find_results(directory: str | os.PathLike[str], task: str | None = None) -> 
     if task is not None:
         results = _of_task(results, task, root)
     return Found(results, damaged)
-
-
-def read_results(directory: str | os.PathLike[str], task: str | None = None) -> list[Result]:
-    """Read every result file under a directory, with a warning for each one that is damaged.
-
-    Args:
-        directory: A grid of runs, or a part of one.
-        task: Only results of this task.
-
-    Raises:
-        FileNotFoundError: If there is no result at all.
-        ValueError: If there is none of this task.
-
-    Example:
-        >>> read_results(tmp / "runs")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        FileNotFoundError: no results under ...; `nacre train TASK -m nac` makes some
-    """
-    found = find_results(directory, task)
-    for line in found.damaged:
-        warnings.warn(line, stacklevel=2)
-    return found.results
 
 
 def _of_task(results: list[Result], task: str, root: Path) -> list[Result]:
