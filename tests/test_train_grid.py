@@ -287,3 +287,10 @@ def test_a_cell_is_free_again_after_an_error(tmp_path):
         run_cell(one)
     with (one.directory / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_control_that_no_task_can_use_is_refused_before_anything_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="majority makes no sense for these tasks; their controls are mean, pers"):
+        run_grid(Grid(["spiral"], [MODEL, "majority"], Profile.QUICK))
+    assert list(tmp_path.iterdir()) == []

@@ -65,6 +65,10 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
     for task in tasks:
         _introduce(task, console)
     todo = list(cells(grid, tasks, models))
+    idle = set(models) - {cell.model for cell in todo}
+    if idle:
+        names = ", ".join(dict.fromkeys(name for task in tasks for name in controls_for(task.data)))
+        raise ValueError(f"{', '.join(sorted(idle))} makes no sense for these tasks; their controls are {names}")
     results, failures = [], []
     with _bars(console) as progress:
         for cell in todo:
