@@ -22,8 +22,8 @@ def test_every_number_of_every_parameter_gets_a_gradient(name):
         assert (p.grad != 0).all(), f"{key}: {(p.grad == 0).sum()} of {p.numel()} entries get no gradient"
 
 
-def test_there_are_thirteen_nac_rows():
-    assert len(NAC_ROWS) == 13
+def test_there_are_the_thirteen_nac_rows_of_the_paper_and_ours():
+    assert len(NAC_ROWS) == 13 + 1
 
 
 @pytest.mark.parametrize("name", NAC_ROWS)
@@ -50,6 +50,8 @@ OPTIONS = {
     "phi": ["tanh", "linear"],
     "selection": ["cluster", "exact"],
     "block_size": [2, 13],
+    "blocks": [3, 16],
+    "match": ["content", "both"],
     "settle_steps": [3, 5, 9],
     "activation": ["sigmoid", "relu", "elu", "gelu", "silu", "softsign", "identity"],
     "omega_min": [0.5],
@@ -72,8 +74,12 @@ def test_euler_steps_change_the_output():
     assert output(mode="euler", euler_steps=1) != output(mode="euler", euler_steps=6)
 
 
+def test_the_gain_changes_the_output():
+    assert output(match="content", gain=2.0) != output(match="content")
+
+
 def test_options_are_all_covered_here():
-    fields = set(nacre.NACConfig.__dataclass_fields__) - {"d_model", "num_heads", "d_input", "euler_steps"}
+    fields = set(nacre.NACConfig.__dataclass_fields__) - {"d_model", "num_heads", "d_input", "euler_steps", "gain"}
     assert fields == set(OPTIONS)
 
 
@@ -85,9 +91,10 @@ def output(**options):
     return layer(x, time=time).detach().numpy().tobytes()
 
 
+@pytest.mark.parametrize("match", ["none", "both"])
 @pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
-def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode):
-    layer = nacre.NAC(16, 2, mode=mode, dtype=torch.float64)
+def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode, match):
+    layer = nacre.NAC(16, 2, mode=mode, match=match, dtype=torch.float64)
     x = torch.randn(2, 30, 16, dtype=torch.float64)
     time = torch.rand(2, 30, dtype=torch.float64).cumsum(1).mul(1024).round().div(1024)
     y = layer(x, time=time)
@@ -96,15 +103,17 @@ def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode):
     assert torch.equal(y, layer(x, time=time + 4096))
 
 
-def test_large_stamps_keep_their_differences():
-    layer = nacre.NAC(16, 2)
+@pytest.mark.parametrize("match", ["none", "both"])
+def test_large_stamps_keep_their_differences(match):
+    layer = nacre.NAC(16, 2, match=match)
     x = torch.randn(1, 20, 16)
     time = torch.arange(20)[None] * 3
     assert torch.equal(layer(x, time=time.float()), layer(x, time=time + 1_700_000_000))
 
 
-def test_time_is_used_at_float64_even_where_the_layer_is_bfloat16():
-    layer = nacre.NAC(16, 2).to(torch.bfloat16)
+@pytest.mark.parametrize("match", ["none", "both"])
+def test_time_is_used_at_float64_even_where_the_layer_is_bfloat16(match):
+    layer = nacre.NAC(16, 2, match=match).to(torch.bfloat16)
     x = torch.randn(1, 20, 16, dtype=torch.bfloat16)
     time = torch.arange(20, dtype=torch.float64)[None] / 100
     assert torch.equal(layer(x, time=time), layer(x, time=time + 2.0**30))

@@ -27,6 +27,15 @@ CASES = {
     "causal": {"causal": True, "top_k": 3},
     "block-size": {"block_size": 2, "top_k": 3},
     "causal-block": {"causal": True, "top_k": 3, "block_size": 2},
+    "blocks": {"block_size": 2, "top_k": 2, "blocks": 2},
+    "blocks-causal": {"block_size": 2, "top_k": 2, "blocks": 2, "causal": True},
+    "match-content": {"match": "content"},
+    "match-both": {"match": "both"},
+    "match-gain": {"match": "both", "gain": 0.5, "time_scale": 0.7},
+    "match-steady": {"match": "both", "mode": "steady", "integrate": False, "phi": "linear"},
+    "match-causal": {"match": "both", "causal": True, "block_size": 2, "top_k": 2},
+    "match-exact": {"match": "both", "selection": "exact", "bias": False},
+    "match-all-pairs": {"match": "both", "top_k": None, "mode": "euler"},
     "shared": {"share_backbone": True},
     "no-bias": {"bias": False},
     "random": {"wiring": "random", "sparsity": 0.8},
@@ -74,7 +83,9 @@ def test_parity_self_attention_with_time_and_padding(case):
     compare(layer, x, time=time, padding=padding)
 
 
-@pytest.mark.parametrize("case", ["defaults", "euler", "steady", "all-pairs", "exact-selection", "random"])
+@pytest.mark.parametrize(
+    "case", ["defaults", "euler", "steady", "all-pairs", "exact-selection", "random", "match-both"]
+)
 def test_parity_cross_attention(case):
     layer = make(CASES[case])
     q, k, v = (torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 6, 6))
@@ -84,9 +95,10 @@ def test_parity_cross_attention(case):
     compare(layer, q, k, v, time=time, key_time=key_time, padding=padding)
 
 
+@pytest.mark.parametrize("match", ["none", "both"])
 @pytest.mark.parametrize("causal", [False, True])
-def test_parity_without_time_or_padding(causal):
-    layer = make({"causal": causal})
+def test_parity_without_time_or_padding(causal, match):
+    layer = make({"causal": causal, "match": match})
     compare(layer, torch.randn(1, 11, 3, dtype=torch.float64, requires_grad=True))
 
 

@@ -12,6 +12,7 @@ NETS = {
     "exact selection, Euler": lambda: nacre.NAC(8, 2, selection="exact", mode="euler", backbone_units=12),
     "all pairs, steady": lambda: nacre.NAC(8, 2, top_k=None, mode="steady", backbone_units=12),
     "random wiring": lambda: nacre.NAC(8, 2, wiring="random", backbone_units=12, phi="tanh"),
+    "match": lambda: nacre.NAC(8, 2, match="both", blocks=3, causal=True, backbone_units=12),
     "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
 }
 
@@ -91,6 +92,6 @@ def test_a_stream_needs_one_graph():
 def test_the_operators_keep_torchs_rules():
     q, skip, padding = torch.randn(2, 2, 12, 4), torch.rand(2, 12) > 0.8, torch.rand(2, 12) > 0.8
     for causal in (False, True):
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, None))
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, 5))
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, None, None))
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, 5, 2))
         torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, padding, 3, causal))

@@ -14,6 +14,7 @@ NETS = {
     "blocks": lambda: nacre.NAC(8, 2, block_size=4, mode="euler", backbone_units=12),
     "exact selection": lambda: nacre.NAC(8, 2, selection="exact", mode="steady", backbone_units=12),
     "all pairs": lambda: nacre.NAC(8, 2, top_k=None, backbone_units=12),
+    "match": lambda: nacre.NAC(8, 2, match="both", blocks=3, causal=True, backbone_units=12),
     "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
 }
 

@@ -14,7 +14,7 @@ import nacre
 from nacre import Backbone
 from nacre.functional import sqrt_topk
 from nacre.native import library
-from nacre.native.mix import mix_selected
+from nacre.native.selected import dot_selected, mix_selected
 from nacre.native.settle import ACTIVATION_CODES, Circuit, settle_selected
 from nacre.pairs import Tokens, settle_rows
 from nacre.program import Base, Program
@@ -57,7 +57,7 @@ def settled(backbone, dtype, rows=13, keys=7, columns=5):
     index = torch.randint(keys, (heads, rows, columns))
     wired = backbone.wire()
     fast = wired.settle_selected(query, key, index)
-    tokens = Tokens(query, key, key, None, None, None, None, index, index >= 0)
+    tokens = Tokens(query, key, key, None, None, None, None, None, None, index, index >= 0)
     return fast, settle_rows(tokens, wired, slice(None))[0], [query, key, *backbone.parameters()]
 
 
@@ -140,6 +140,18 @@ def test_gradcheck_of_the_kernels():
     mixed = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 4, 2), (3, 2, 5))]
     assert torch.autograd.gradcheck(lambda a, b: mix_selected(a, b, index), mixed)
     assert torch.autograd.gradgradcheck(lambda a, b: mix_selected(a, b, index), mixed)
+    rows = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((4, 2, 5), (3, 2, 5))]
+    assert torch.autograd.gradcheck(lambda a, b: dot_selected(a, b, index), rows)
+    assert torch.autograd.gradgradcheck(lambda a, b: dot_selected(a, b, index), rows)
+
+
+def test_parity_products_of_selected_rows():
+    index, head = torch.randint(6, (3, 9, 4)), torch.arange(3)[:, None, None]
+    query, key = torch.randn(9, 3, 7, requires_grad=True), torch.randn(6, 3, 7, requires_grad=True)
+    want = (query.transpose(0, 1).unsqueeze(2) * key[index, head]).sum(-1)
+    got = dot_selected(query, key, index)
+    torch.testing.assert_close(got, want)
+    same_gradients(got, want, [query, key])
 
 
 def test_gradients_of_gradients_survive_other_strides():
@@ -164,10 +176,11 @@ def test_gradients_of_gradients_survive_other_strides():
     top_k=st.integers(1, 20),
     causal=st.booleans(),
     block_size=st.none() | st.integers(1, 100),
+    blocks=st.none() | st.integers(1, 12),
     padded=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
     double=st.booleans(),
 )
-def test_parity_selection(seed, length, width, top_k, causal, block_size, padded, double):
+def test_parity_selection(seed, length, width, top_k, causal, block_size, blocks, padded, double):
     torch.manual_seed(seed)
     q, k = (torch.randn(2, 3, length, width, dtype=torch.float64 if double else torch.float32) for _ in range(2))
     options = {
@@ -175,6 +188,7 @@ def test_parity_selection(seed, length, width, top_k, causal, block_size, padded
         "query_padding_mask": torch.rand(2, length) < 0.2,
         "causal": causal,
         "block_size": block_size,
+        "blocks": blocks,
     }
     fast = sqrt_topk(q, k, top_k, **options)
     with pytest.MonkeyPatch.context() as patch:
@@ -233,10 +247,11 @@ def test_the_number_of_threads_changes_no_bit_of_outputs_and_token_gradients():
         torch.set_num_threads(threads)
         motor = settle_selected(*inputs[:4], index, circuit)
         out = mix_selected(motor[0], inputs[4], index)
-        results.append((motor, out, *torch.autograd.grad((out.sin().sum(), motor[1].sum()), inputs)))
+        dot = dot_selected(out, inputs[4], index)
+        results.append((motor, out, dot, *torch.autograd.grad((dot.sin().sum(), motor[1].sum()), inputs)))
     for other in results[1:]:
         for i, (a, b) in enumerate(zip(other, results[0], strict=True)):
-            if i in (4, 5):  # by weights and constants: sums over all pairs, a part in each thread
+            if i in (5, 6):  # by weights and constants: sums over all pairs, a part in each thread
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5 * b.abs().max().item())
             else:
                 assert torch.equal(a, b), i

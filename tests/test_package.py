@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "src" / "nacre").rglob("*.py"))
 
 # A module may import from its own layer and from those above it in this list.
 LAYERS = [
-    ["_version", "_check", "provenance", "picture"],
+    ["_version", "_check", "provenance", "picture", "lock", "progress"],
     ["wiring_graph"],
     ["wiring", "wiring_draw"],
     ["wiring_build"],
@@ -30,13 +30,14 @@ LAYERS = [
     ["native"],
     ["sensory", "backbone", "timegate", "select", "cluster_tree", "select_cluster", "dynamics"],
     ["config"],
-    ["inputs", "packing", "plan", "pairs", "trace", "io", "streaming"],
+    ["match", "choose", "inputs", "packing", "plan", "pairs", "trace", "io", "streaming"],
     ["attention", "functional"],
     ["certificate", "certify", "certify_neurons", "encoder"],
     ["models"],
     ["data"],
     ["tasks"],
     ["train"],
+    ["study"],
 ]
 
 
@@ -76,7 +77,7 @@ def test_imports_point_one_way(path):
 
 def test_the_direction_test_sees_imports():
     attention = ROOT / "src" / "nacre" / "attention.py"
-    assert {"nacre.pairs", "nacre.select", "torch"} <= set(runtime_imports(attention))
+    assert {"nacre.pairs", "nacre.choose", "torch"} <= set(runtime_imports(attention))
     assert "nacre.backbone" in set(runtime_imports(attention))
     assert layer_of("nacre.wiring") < layer_of("nacre.attention") < layer_of("nacre.cli")
 

@@ -26,6 +26,11 @@ OPTIONS = [
     {"share_backbone": True, "phi": "tanh"},
     {"wiring": "random", "activation": "relu"},
     {"d_input": 3, "bias": False, "time_scale": 7.0},
+    {"blocks": 3, "top_k": 4},
+    {"match": "both"},
+    {"match": "both", "blocks": 4, "time_scale": 0.3},
+    {"match": "content", "selection": "exact", "mode": "steady"},
+    {"match": "both", "top_k": None},
 ]
 IDS = ["-".join(f"{k}={v}" for k, v in o.items()) or "default" for o in OPTIONS]
 
@@ -121,7 +126,9 @@ def test_reset_takes_masks_and_forgets_poison():
     assert state.reset().length.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("options", [{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}, {"match": "both"}], ids=str
+)
 def test_a_sliding_window_forgets_whole_blocks(options):
     layer = causal(**options)
     x, time = data(layer, 2, 48)

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 import nacre
+from nacre.lock import Busy
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
 from nacre.tasks.task import load_task
 from nacre.train import grid as grid_module
-from nacre.train.cell import Busy, Cell
+from nacre.train.cell import Cell
 from nacre.train.evaluate import predict
 from nacre.train.grid import Grid, cells, expand_models, run_grid
 from nacre.train.run import run_cell

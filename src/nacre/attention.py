@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING, Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from nacre import select, streaming
+from nacre import streaming
 from nacre.backbone import Backbone
-from nacre.config import NACConfig, RareOptions, Selection, refuse_unknown
+from nacre.choose import choose_keys
+from nacre.config import Match, NACConfig, RareOptions, refuse_unknown
 from nacre.inputs import prepare
 from nacre.io import saveable
+from nacre.match import MatchSynapse, since_first
 from nacre.packing import Packing
-from nacre.pairs import Tokens, attend, elapsed_time, mix, pair_gates, settle_rows, shares, solve_gates
-from nacre.select_cluster import cluster_topk
+from nacre.pairs import (
+    Tokens,
+    attend,
+    elapsed_time,
+    mix,
+    pair_gates,
+    settle_rows,
+    shares,
+    solve_gates,
+)
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
 from nacre.trace import Trace, build_trace
@@ -47,8 +57,9 @@ class NAC(nn.Module):
         dropout: Share of attention weights dropped in training.
         device: Where the parameters live.
         dtype: Their type.
-        **rare: Further options by keyword: phi, selection, block_size, euler_steps, settle_steps, activation,
-            omega_min, integrate, share_backbone, backbone_units, time_scale, seed, bias; see `NACConfig`.
+        **rare: Further options by keyword: phi, selection, block_size, blocks, match, gain, euler_steps,
+            settle_steps, activation, omega_min, integrate, share_backbone, backbone_units, time_scale, seed, bias;
+            see `NACConfig`.
 
     Example:
         >>> layer = NAC(d_model=64, num_heads=4)
@@ -125,14 +136,20 @@ class NAC(nn.Module):
         self.time_gate = None
         if config.uses_time_gate:
             self.time_gate = TimeGateHeads(heads, config.d_head, bias=config.bias, device=device, dtype=dtype)
+        self.match = None
+        if config.match != Match.NONE:
+            self.match = MatchSynapse(
+                heads, config.d_head, config.match, config.gain, bias=config.bias, device=device, dtype=dtype
+            )
         self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.bias, device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
         """Draw new weights from torch's global generator."""
         for part in (self.query_gate, self.key_gate, self.value_gate, self.backbone, self.out_proj):
             part.reset_parameters()
-        if self.time_gate is not None:
-            self.time_gate.reset_parameters()
+        for part in (self.time_gate, self.match):
+            if part is not None:
+                part.reset_parameters()
 
     def forward(
         self,
@@ -199,7 +216,8 @@ class NAC(nn.Module):
         Returns:
             A state for `step`. Its blocks have the layer's `block_size`, or floor(sqrt(max_len)) keys.
         """
-        return streaming.new_state(self.config, self._owner(), batch_size, max_len, overflow)
+        offered = 0 if self.match is None else self.match.width
+        return streaming.new_state(self.config, self._owner(), batch_size, max_len, overflow, offered)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: StreamState, *, time: Tensor | None = None) -> tuple[Tensor, StreamState]:
@@ -226,8 +244,16 @@ class NAC(nn.Module):
         streaming.check_step(config, self._owner(), x, state, time)
         shape = (x.shape[0], config.num_heads, config.d_head)
         q, k, v = (gate(x).view(shape) for gate in (self.query_gate, self.key_gate, self.value_gate))
-        state = streaming.push(state, k, v, time)
-        place, valid = streaming.select(state, q, config)
+        asked = offered = None
+        if self.match is not None:
+            stamp = streaming.since_start(state, time, config.time_scale)
+            asked, offered = self.match.asked(q, stamp), self.match.offered(k, stamp)
+        state = streaming.push(state, k, v, offered, time)
+        place, valid = streaming.select(state, q if asked is None else asked, config)
+        match = None
+        if asked is not None:
+            chosen = streaming.take(state.offered, place)  # [B, H, K, E]
+            match = (chosen @ asked.unsqueeze(-1)).squeeze(-1).transpose(0, 1)
         # The K keys and values of each stream lie one behind the other: [H, B * K, D].
         q = q.transpose(0, 1)
         k, v = (streaming.take(ring, place).transpose(0, 1).flatten(1, 2) for ring in (state.key, state.value))
@@ -245,42 +271,20 @@ class NAC(nn.Module):
             if time is not None:
                 stamp = state.stamp.flatten(1).gather(1, place.flatten(1)).view(place.shape)  # [B, H, K]
                 elapsed = elapsed_time(time.double().view(-1, 1, 1), stamp, config, gate.dtype).transpose(0, 1)
-        gates = solve_gates(motor, gate, elapsed, valid.transpose(0, 1), config)
+        gates = solve_gates(motor, gate, elapsed, valid.transpose(0, 1), config, match)
         share = shares(gates, config, config.dropout if self.training else 0.0)
         heads = mix(share, v.transpose(0, 1), index)
         return self.out_proj(heads.flatten(1)), state
 
     def _owner(self) -> Tensor:
-        """A few weights that the keys and values of a state depend on."""
-        gates = (self.key_gate, self.value_gate)
-        return torch.cat([gate.weights.input_weight.weight.detach().flatten()[:4] for gate in gates])
+        """A few weights by which to recognise the states of this layer."""
+        weights = [gate.weights.input_weight.weight for gate in (self.key_gate, self.value_gate)]
+        weights += [] if self.match is None else self.match.parameters()
+        return torch.cat([weight.detach().flatten()[:4] for weight in weights])
 
     def _heads(self, x: Tensor) -> Tensor:
-        """[B, T, d_model] -> [B, H, T, D]."""
-        return x.unflatten(-1, (self.config.num_heads, self.config.d_head)).transpose(1, 2)
-
-    def _select(
-        self, q: Tensor, k: Tensor, padding: Tensor | None, skip: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        config = self.config
-        q, k = q.detach(), k.detach()
-        if config.top_k is None:
-            return select.all_pairs(q, k, key_padding_mask=padding, causal=config.causal)
-        if config.selection == Selection.EXACT:
-            return select.exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=config.causal)
-        if config.selection == Selection.CLUSTER:
-            return cluster_topk(
-                q, k, config.top_k, key_padding_mask=padding, causal=config.causal, block_size=config.block_size
-            )
-        return select.sqrt_topk(
-            q,
-            k,
-            config.top_k,
-            key_padding_mask=padding,
-            query_padding_mask=skip,
-            causal=config.causal,
-            block_size=config.block_size,
-        )
+        """[B, T, H * D] -> [B, H, T, D]."""
+        return x.unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2)
 
     def _tokens(
         self, wired: WiredBackbone, inputs: Inputs, queries: Packing, keys: Packing
@@ -289,9 +293,13 @@ class NAC(nn.Module):
         q = self.query_gate(queries.pack(inputs.query))
         k, v = self.key_gate(keys.pack(inputs.key)), self.value_gate(keys.pack(inputs.value))
         apart = [self._heads(p.unpack(x)) for p, x in ((queries, q), (keys, k), (keys, v))]
-        skip = None if queries.rows is None else inputs.query_padding
-        index, valid = self._select(apart[0], apart[1], inputs.key_padding, skip)
         q, k, v = (x.unflatten(1, (self.config.num_heads, -1)) for x in (q, k, v))  # [N, H, D]
+        asked, offered = self._match(inputs, queries, keys, q, k)
+        compared = apart[:2]
+        if asked is not None and offered is not None:
+            compared = [self._heads(p.unpack(x.flatten(1))) for p, x in ((queries, asked), (keys, offered))]
+        skip = None if queries.rows is None else inputs.query_padding
+        index, valid = choose_keys(self.config, compared[0], compared[1], inputs.key_padding, skip)
         q, k = q.transpose(0, 1), k.transpose(0, 1)
         query_drive, key_drive = wired.project(q, k)
         query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)
@@ -307,10 +315,23 @@ class NAC(nn.Module):
             key_gate=key_gate,
             query_stamp=query_stamp,
             key_stamp=key_stamp,
+            asked=asked,
+            offered=offered,
             index=keys.number(_head_first(index + first, queries)),
             valid=_head_first(valid, queries),
         )
         return tokens, valid, index, apart
+
+    def _match(
+        self, inputs: Inputs, queries: Packing, keys: Packing, q: Tensor, k: Tensor
+    ) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """What queries [N, H, D] look for and keys offer, [N, H, E]."""
+        if self.match is None:
+            return None, None
+        if inputs.stamps is None:
+            return self.match.asked(q, None), self.match.offered(k, None)
+        query_stamp, key_stamp = since_first(inputs.stamps, inputs.key_padding, self.config.time_scale)
+        return self.match.asked(q, queries.pack(query_stamp)), self.match.offered(k, keys.pack(key_stamp))
 
     def to_config(self) -> dict[str, Any]:
         """Plain data from which `from_config` makes the same layer, without its weights."""

@@ -23,9 +23,12 @@ class HeadCertificate:
         phi: Least and largest content target.
         omega: Least and largest decay rate.
         t: Least and largest internal time; None where the layer has no time gate.
+        match: Least and largest match; None where the layer has no match synapses.
         logits: Least and largest logit.
         bounds: Lowest and highest bound of any pair; each logit is held against its own pair's bounds
             min(0, phi / omega) and max(0, phi / omega).
+        limit: Size that no logit of this head can exceed, whatever the inputs: that of phi, with the gains of the
+            match synapses, times the longest internal time or, in mode "steady", by the smallest decay rate.
         violations: Logits outside their bounds by more than rounding, or not finite.
         time_to_delta: Time after which every logit is within `delta` of its limit.
         arrived: Share of the pairs whose internal time is that long for their own logit; 1 in mode "steady".
@@ -37,8 +40,10 @@ class HeadCertificate:
     phi: tuple[float, float]
     omega: tuple[float, float]
     t: tuple[float, float] | None
+    match: tuple[float, float] | None
     logits: tuple[float, float]
     bounds: tuple[float, float]
+    limit: float
     violations: int
     time_to_delta: float
     arrived: float
@@ -122,7 +127,7 @@ def _report(c: Certificate) -> Iterator[str]:
     yield "certificate holds" if c.ok else "certificate does NOT hold"
     yield f"sequences: {c.sequences:,}, query-key pairs: {c.pairs:,}, heads: {len(c.heads)}"
     yield ""
-    titles = ("phi", "omega", "t", "logits", "bounds", "held")
+    titles = ("phi", "omega", "t", "match", "logits", "bounds", "held", "limit")
     titles += (f"time to {c.delta:g}", "arrived", "keys mean", "min")
     yield from _align([("head", *titles), *((str(i), *_cells(h)) for i, h in enumerate(c.heads))])
     yield ""
@@ -139,9 +144,10 @@ def _report(c: Certificate) -> Iterator[str]:
 
 
 def _cells(h: HeadCertificate) -> Iterator[str]:
-    for span in (h.phi, h.omega, h.t, h.logits, h.bounds):
+    for span in (h.phi, h.omega, h.t, h.match, h.logits, h.bounds):
         yield "-" if span is None else f"{span[0]:.3g} to {span[1]:.3g}"
     yield "yes" if h.bounds_hold else f"NO: {h.violations:,} of {h.pairs:,} outside"
+    yield f"{h.limit:.3g}"
     yield f"{h.time_to_delta:.3g}"
     yield f"{h.arrived:.1%}"
     yield f"{h.keys_mean:.3g}"

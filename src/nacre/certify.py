@@ -12,6 +12,7 @@ from nacre._check import real, sequence
 from nacre.attention import NAC
 from nacre.certificate import Certificate, HeadCertificate, InputFinding
 from nacre.certify_neurons import Measures, computed_neurons, judge_neurons, measure_neurons
+from nacre.config import Phi
 from nacre.dynamics import Mode, convergence_time, state_bounds
 from nacre.inputs import prepare
 
@@ -160,11 +161,26 @@ def _measure_heads(layer: NAC, trace: Trace, valid: Tensor, delta: float) -> Mea
         ("bounds", "min"): low.masked_fill(~valid, math.inf).amin(over),
         ("bounds", "max"): high.masked_fill(~valid, -math.inf).amax(over),
     }
-    for name in ("phi", "omega", "t", "logits"):
+    for name in ("phi", "omega", "t", "match", "logits"):
         if (values := getattr(trace, name)) is not None:
             found[name, "min"] = values.masked_fill(~valid, math.inf).amin(over)
             found[name, "max"] = values.masked_fill(~valid, -math.inf).amax(over)
     return found
+
+
+def _limit(layer: NAC, head: int) -> float:
+    """What no logit of a head exceeds in size: |a| <= |phi| min(t, 1 / omega), t < 1 and omega >= omega_min."""
+    config, weights = layer.config, layer.backbone.weights
+    content = 1.0
+    if config.phi == Phi.LINEAR:
+        neuron = 1.0 if config.activation in ("tanh", "sigmoid", "softsign") else math.inf
+        own = 0 if config.share_backbone else head
+        shift = 0.0 if weights.output_shift is None else weights.output_shift[own, 0].abs().item()
+        content = neuron * weights.output_scale[own, 0].abs().item() + shift
+    if layer.match is not None:
+        content += layer.match.gain[:, head].sum().item()
+    longest = math.inf if config.mode == Mode.STEADY else 1.0
+    return content * min(longest, 1 / config.omega_min)
 
 
 def _head(layer: NAC, seen: Measures, head: int) -> HeadCertificate:
@@ -180,8 +196,10 @@ def _head(layer: NAC, seen: Measures, head: int) -> HeadCertificate:
         phi=span("phi"),
         omega=span("omega"),
         t=None if layer.time_gate is None else span("t"),
+        match=None if layer.match is None else span("match"),
         logits=span("logits"),
         bounds=span("bounds"),
+        limit=_limit(layer, head),
         violations=int(number("violations")),
         time_to_delta=number("needed", "max"),
         arrived=number("arrived") / pairs,

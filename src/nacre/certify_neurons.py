@@ -191,6 +191,8 @@ def _heard_sensory(layer: NAC, name: str) -> Tensor:
     )  # [H, D], or [1, D] if heads share one circuit
     if layer.time_gate is not None:
         heard = heard | (layer.time_gate.weight[:, rows] != 0).any(-1)
+    if layer.match is not None:
+        heard = torch.ones_like(heard)  # gains are never 0
     return heard.expand(heads, -1)
 
 

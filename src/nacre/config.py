@@ -37,12 +37,26 @@ class Selection(StrEnum):
     """Best keys among all."""
 
 
+class Match(StrEnum):
+    """What a query and a key say to the content target directly, beside the circuit."""
+
+    NONE = "none"
+    """Nothing: the paper's layer, whose choice of keys no gradient reaches."""
+    CONTENT = "content"
+    """How alike they are."""
+    BOTH = "both"
+    """How alike they are, and how well the time between them fits what the query looks for."""
+
+
 class RareOptions(TypedDict, total=False):
     """Options of `NAC` that most people leave alone; see `NACConfig` for their meaning."""
 
     phi: str
     selection: str
     block_size: int | None
+    blocks: int | None
+    match: str
+    gain: float
     euler_steps: int
     settle_steps: int | None
     activation: str
@@ -74,6 +88,11 @@ class NACConfig:
         selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours), "cluster" (groups of similar
             keys; finds more of the best ones, in more time) or "exact" (compares all).
         block_size: Keys in a block of "sqrt", half of those in a group of "cluster"; None for floor(sqrt(S)).
+        blocks: Blocks of keys that "sqrt" and "cluster" compare a query with at least; None for as few as hold
+            `top_k` keys, as in the paper.
+        match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or
+            "both" (content and elapsed time). Keys are then chosen by their strength, which learns.
+        gain: Strength at which these synapses start, > 0.
         euler_steps: Least number of steps of mode "euler".
         settle_steps: Steps in which the backbone settles; None for max(4, what the wiring needs).
         activation: Nonlinearity of all neurons.
@@ -98,6 +117,9 @@ class NACConfig:
     phi: str = "sigmoid"
     selection: str = "sqrt"
     block_size: int | None = None
+    blocks: int | None = None
+    match: str = "none"
+    gain: float = 8.0
     euler_steps: int = 6
     settle_steps: int | None = None
     activation: str = "tanh"
@@ -200,6 +222,9 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "phi": lambda n, v: choice(n, v, Phi),
     "selection": lambda n, v: choice(n, v, Selection),
     "block_size": _optional,
+    "blocks": _optional,
+    "match": lambda n, v: choice(n, v, Match),
+    "gain": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
     "euler_steps": lambda n, v: whole(n, v, 1),
     "settle_steps": _optional,
     "activation": lambda n, v: choice(n, v, ACTIVATIONS),

@@ -84,6 +84,11 @@ def _gain(z: Tensor, steps: Tensor | None = None) -> Tensor:
     return torch.where(small, series, closed)
 
 
+def wide(x: Tensor) -> Tensor:
+    """At least float32: half precision loses small differences of logits and times."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def time_gate(t_a: Tensor, t_b: Tensor, t_sample: Tensor | float) -> Tensor:
     """The paper's internal time t = sigmoid(-t_a * t_sample + t_b), in (0, 1)."""
     return torch.sigmoid(-t_a * t_sample + t_b)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nacre.config import Phi
-from nacre.dynamics import solve_logits, time_gate
+from nacre.dynamics import solve_logits, time_gate, wide
 from nacre.native import library
-from nacre.native.mix import mix_selected
+from nacre.native.selected import dot_selected, mix_selected
 from nacre.plan import SCALARS, chunk_rows
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Tokens:
     key_gate: Tensor | None  # [H, 2, S]
     query_stamp: Tensor | None  # [R] float64
     key_stamp: Tensor | None  # [S] float64
+    asked: Tensor | None  # [R, H, E] what queries look for, where the layer has match synapses
+    offered: Tensor | None  # [S, H, E] what keys offer
     index: Tensor  # [H, R, K] row of each selected key
     valid: Tensor  # [H, R, K]
 
@@ -55,6 +57,7 @@ class Gates:
     t: Tensor | None
     logits: Tensor
     weights: Tensor
+    match: Tensor | None
 
 
 def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float) -> Tensor:
@@ -79,11 +82,14 @@ def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: flo
     gate = pair_time_gates(tokens, everything)
     motors = motor.split(chunk, 2)
     gates = [None] * len(motors) if gate is None else gate.split(chunk, 2)
+    match = pair_match(tokens, everything)
+    matches = [None] * len(motors) if match is None else match.split(chunk, 1)
 
     def part(i: int) -> Tensor:
         some = slice(i * chunk, (i + 1) * chunk)
         elapsed = pair_elapsed(tokens, config, some, motor.dtype)
-        return shares(solve_gates(motors[i], gates[i], elapsed, tokens.valid[:, some], config), config, dropout)
+        solved = solve_gates(motors[i], gates[i], elapsed, tokens.valid[:, some], config, matches[i])
+        return shares(solved, config, dropout)
 
     parts = _in_turn(part, range(len(motors)), dropout)
     return mix(torch.cat(parts, 1) if len(parts) > 1 else parts[0], tokens.value, tokens.index)
@@ -113,7 +119,8 @@ def settle_rows(tokens: Tokens, wired: WiredBackbone, rows: slice) -> tuple[Tens
 def pair_gates(tokens: Tokens, motor: Tensor, config: NACConfig, rows: slice) -> Gates:
     """Gates of some query rows from their motor neurons [2, H, C, K]."""
     elapsed = pair_elapsed(tokens, config, rows, motor.dtype)
-    return solve_gates(motor, pair_time_gates(tokens, rows), elapsed, tokens.valid[:, rows], config)
+    gate, match = pair_time_gates(tokens, rows), pair_match(tokens, rows)
+    return solve_gates(motor, gate, elapsed, tokens.valid[:, rows], config, match)
 
 
 def pair_time_gates(tokens: Tokens, rows: slice) -> Tensor | None:
@@ -126,6 +133,17 @@ def pair_time_gates(tokens: Tokens, rows: slice) -> Tensor | None:
     return tokens.query_gate[:, :, rows, None] + by_key
 
 
+def pair_match(tokens: Tokens, rows: slice) -> Tensor | None:
+    """Match of some query rows with their keys, [H, C, K]; None where the layer has no match synapses."""
+    if tokens.asked is None or tokens.offered is None:
+        return None
+    asked, index = tokens.asked[rows], tokens.index[:, rows]
+    if library.runs(asked, tokens.offered):
+        return dot_selected(asked, tokens.offered, index)
+    selected = _rows(tokens.offered.transpose(0, 1), index)  # [H, C, K, E]
+    return (selected @ asked.transpose(0, 1).unsqueeze(-1)).squeeze(-1)
+
+
 def pair_elapsed(tokens: Tokens, config: NACConfig, rows: slice, dtype: torch.dtype) -> Tensor | None:
     """Elapsed time of some query rows, [H, C, K]; None where there are no stamps or nobody looks at them."""
     if tokens.query_gate is None or tokens.query_stamp is None or tokens.key_stamp is None:
@@ -134,7 +152,12 @@ def pair_elapsed(tokens: Tokens, config: NACConfig, rows: slice, dtype: torch.dt
 
 
 def solve_gates(
-    motor: Tensor, gate: Tensor | None, elapsed: Tensor | None, valid: Tensor, config: NACConfig
+    motor: Tensor,
+    gate: Tensor | None,
+    elapsed: Tensor | None,
+    valid: Tensor,
+    config: NACConfig,
+    match: Tensor | None = None,
 ) -> Gates:
     """From motor neurons to attention weights.
 
@@ -144,19 +167,22 @@ def solve_gates(
         elapsed: [H, C, K] from `elapsed_time`; None: 1.
         valid: [H, C, K] columns that hold a key.
         config: The layer's options.
+        match: [H, C, K] what the match synapses add to the content target.
     """
-    motor = _wide(motor)
+    motor = wide(motor)
     phi = PHI[config.phi](motor[0])
+    if match is not None:
+        phi = phi + match
     omega = nn.functional.softplus(motor[1]) + config.omega_min
     t = None
     if gate is not None:
-        gate = _wide(gate)
+        gate = wide(gate)
         t = time_gate(gate[:, 0], gate[:, 1], 1.0 if elapsed is None else elapsed)
     logits = solve_logits(phi, omega, phi if t is None else t, config.mode, euler_steps=config.euler_steps)
     # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them), and in all others it
     # gives the same bits, a weight of exactly 0.
     weights = logits.masked_fill(~valid, torch.finfo(logits.dtype).min).softmax(-1)
-    return Gates(phi, omega, t, logits, weights)
+    return Gates(phi, omega, t, logits, weights, match)
 
 
 def shares(gates: Gates, config: NACConfig, dropout: float) -> Tensor:
@@ -192,8 +218,3 @@ def _rows(table: Tensor, index: Tensor) -> Tensor:
     offset = torch.arange(heads, device=index.device) * size
     flat = (index + offset.view(-1, *[1] * (index.dim() - 1))).flatten()
     return table.reshape(-1, width).index_select(0, flat).view(*index.shape, width)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """At least float32: half precision loses small differences of logits and times."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

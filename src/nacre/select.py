@@ -32,12 +32,13 @@ def sqrt_topk(
     query_padding_mask: Tensor | None = None,
     causal: bool = False,
     block_size: int | None = None,
+    blocks: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Top-K keys among the best blocks of keys: O(T sqrt(S)) scores, no T x S table.
 
     Keys are cut into blocks of about sqrt(S); a query scores the block centroids, takes the ceil(K / block)
-    best blocks, and from them its K best keys. Causal: blocks are counted from the start, a query always sees
-    its own block up to itself, and otherwise only blocks that ended before it.
+    best blocks (or more: `blocks`), and from them its K best keys. Causal: blocks are counted from the start, a
+    query always sees its own block up to itself, and otherwise only blocks that ended before it.
 
     Args:
         q: [B, H, T, D] queries.
@@ -47,6 +48,7 @@ def sqrt_topk(
         query_padding_mask: [B, T] bool, True = padding: these queries get no key.
         causal: Whether query i sees only keys up to i (needs T = S).
         block_size: Keys in a block; default floor(sqrt(S)).
+        blocks: Blocks to look into at least; default as many as hold K keys.
 
     Returns:
         index and valid, [B, H, T, K].
@@ -57,15 +59,14 @@ def sqrt_topk(
         torch.Size([1, 2, 50, 4])
     """
     padding = check_search(q, k, top_k, key_padding_mask, causal)
-    if block_size is not None:
-        whole("block_size", block_size, 1)
+    check_blocks(block_size, blocks)
     shape = (q.shape[0], q.shape[2])
     if query_padding_mask is None:
         skip = torch.zeros(shape, dtype=torch.bool, device=q.device)
     else:
         skip = padding_mask("query_padding_mask", query_padding_mask, shape)
     search = _sqrt_op if torch.compiler.is_compiling() else _sqrt_search
-    return search(q, k, skip, padding, top_k, causal, block_size)
+    return search(q, k, skip, padding, top_k, causal, block_size, blocks)
 
 
 @torch.no_grad()
@@ -102,19 +103,26 @@ def all_pairs(
 
 
 def _sqrt_search(
-    q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
+    q: Tensor,
+    k: Tensor,
+    skip: Tensor,
+    padding: Tensor,
+    top_k: int,
+    causal: bool,
+    block_size: int | None,
+    blocks: int | None,
 ) -> tuple[Tensor, Tensor]:
     size = k.shape[2]
     block = math.isqrt(size) if block_size is None else min(block_size, size)
     edges = _edges(size, block, causal)
-    wanted = min(math.ceil(top_k / block), len(edges) - 1)
+    wanted = min(blocks_to_search(top_k, block, blocks), len(edges) - 1)
     if top_k <= MOST_KEYS and library.runs(q, k):
         return native_search(q, k, skip, padding, edges, block, wanted, top_k, causal)
-    blocks = _cut(k, padding, block, edges.to(k.device))
-    candidates = (wanted + causal) * blocks.positions.shape[1]
+    cut = _cut(k, padding, block, edges.to(k.device))
+    candidates = (wanted + causal) * cut.positions.shape[1]
     chunk = max(1, _CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * candidates * q.shape[3]))
     parts = [
-        _blocks_topk(q[:, :, i : i + chunk], k, blocks, wanted, top_k, i if causal else None)
+        _blocks_topk(q[:, :, i : i + chunk], k, cut, wanted, top_k, i if causal else None)
         for i in range(0, q.shape[2], chunk)
     ]
     valid = torch.cat([p[1] for p in parts], 2) & ~skip[:, None, :, None]
@@ -145,8 +153,8 @@ _sqrt_op = torch.library.custom_op(
     "nacre::sqrt_topk",
     _sqrt_search,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor skip, Tensor padding, int top_k, bool causal, int? block_size)"
-    " -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor k, Tensor skip, Tensor padding, int top_k, bool causal, int? block_size,"
+    " int? blocks) -> (Tensor, Tensor)",
 )
 _exact_op = torch.library.custom_op(
     "nacre::exact_topk",
@@ -158,7 +166,14 @@ _exact_op = torch.library.custom_op(
 
 @_sqrt_op.register_fake
 def _sqrt_shape(
-    q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
+    q: Tensor,
+    k: Tensor,
+    skip: Tensor,
+    padding: Tensor,
+    top_k: int,
+    causal: bool,
+    block_size: int | None,
+    blocks: int | None,
 ) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
 
@@ -166,6 +181,18 @@ def _sqrt_shape(
 @_exact_op.register_fake
 def _exact_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
+
+
+def check_blocks(block_size: int | None, blocks: int | None) -> None:
+    """Refuse sizes and numbers of blocks that are not positive."""
+    for name, value in (("block_size", block_size), ("blocks", blocks)):
+        if value is not None:
+            whole(name, value, 1)
+
+
+def blocks_to_search(top_k: int, block: int, blocks: int | None) -> int:
+    """How many blocks of a size a query looks into: as many as hold K keys, or more if asked."""
+    return max(math.ceil(top_k / block), blocks or 1)
 
 
 def empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nacre._check import whole
 from nacre.cluster_tree import Tree, grow, join
-from nacre.select import best_columns, check_search, empty_result
+from nacre.select import best_columns, blocks_to_search, check_blocks, check_search, empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +33,7 @@ def cluster_topk(
     key_padding_mask: Tensor | None = None,
     causal: bool = False,
     block_size: int | None = None,
+    blocks: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Top-K keys among the best groups of similar keys: O(T sqrt(S)) scores, no T x S table.
 
@@ -50,6 +50,7 @@ def cluster_topk(
         causal: Whether query i sees only keys up to i (needs T = S).
         block_size: Half the number of keys in a group, and if causal all of those in a block; default
             floor(sqrt(S)). About so many if not causal, where the number of groups is a power of two.
+        blocks: Blocks' worth of keys to score at least; default as many as hold K keys.
 
     Returns:
         index and valid, [B, H, T, K], as from `sqrt_topk`.
@@ -60,10 +61,9 @@ def cluster_topk(
         torch.Size([1, 2, 50, 4])
     """
     padding = check_search(q, k, top_k, key_padding_mask, causal)
-    if block_size is not None:
-        whole("block_size", block_size, 1)
+    check_blocks(block_size, blocks)
     search = _cluster_op if torch.compiler.is_compiling() else _cluster_search
-    return search(q, k, padding, top_k, causal, block_size)
+    return search(q, k, padding, top_k, causal, block_size, blocks)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ class ClusterPlan:
         return self.groups + self.best_groups * self.leaves + self.best_leaves * self.leaf_size + self.block
 
 
-def plan_clusters(length: int, top_k: int, *, causal: bool = False, block_size: int | None = None) -> ClusterPlan:
+def plan_clusters(
+    length: int, top_k: int, *, causal: bool = False, block_size: int | None = None, blocks: int | None = None
+) -> ClusterPlan:
     """Sizes that make a query compare with about as many vectors as sqrt selection, and find K keys.
 
     Groups of two blocks leave half the cost of sqrt selection's centroids, and its cost of keys. A third of that
@@ -103,20 +105,21 @@ def plan_clusters(length: int, top_k: int, *, causal: bool = False, block_size: 
         top_k: Number of keys K that are wanted.
         causal: As in `cluster_topk`.
         block_size: As in `cluster_topk`.
+        blocks: As in `cluster_topk`.
 
     Example:
         >>> plan_clusters(1024, 8).cost, plan_clusters(16384, 8).cost
         (64, 256)
     """
     block = min(block_size or math.isqrt(length), length)
-    blocks, scored = math.ceil(length / block), math.ceil(top_k / block) * block  # of sqrt selection
+    count, scored = math.ceil(length / block), blocks_to_search(top_k, block, blocks) * block  # of sqrt selection
     if causal:
-        early = (blocks - 1) // _SEGMENT * _SEGMENT // 2  # groups of all segments before the last query's
-        groups = early + blocks - 2 * early
+        early = (count - 1) // _SEGMENT * _SEGMENT // 2  # groups of all segments before the last query's
+        groups = early + count - 2 * early
         size, rest = 2 * block, scored + block // 2  # whatever the length, which a query must not know
     else:
-        groups = 2 ** max(0, round(math.log2(blocks / 2)))
-        size, rest = math.ceil(length / groups), blocks + scored - groups
+        groups = 2 ** max(0, round(math.log2(count / 2)))
+        size, rest = math.ceil(length / groups), count + scored - groups
     leaves = 2 ** int(math.log2(size) / 2)  # at most sqrt(size)
     leaf_size = math.ceil(size / leaves)
     # Two at least, so that one bad choice does not decide; and as many as surely hold K keys (in a causal segment
@@ -124,15 +127,22 @@ def plan_clusters(length: int, top_k: int, *, causal: bool = False, block_size: 
     fewest = min(size // leaves, block // math.ceil(block / leaf_size)) if causal else length // groups // leaves
     best_leaves = max(2, math.ceil(top_k / max(1, fewest)), 2 * rest // (3 * leaf_size))
     surely = block if causal else max(1, length // groups)
-    best_groups = max(2, math.ceil(top_k / surely), (rest - best_leaves * leaf_size) // leaves)
+    best_groups = min(groups, max(2, math.ceil(top_k / surely), (rest - best_leaves * leaf_size) // leaves))
+    best_leaves = min(best_leaves, best_groups * leaves)
     return ClusterPlan(groups, leaves, leaf_size, best_groups, best_leaves, block if causal else 0)
 
 
 def _cluster_search(
-    q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
+    q: Tensor,
+    k: Tensor,
+    padding: Tensor,
+    top_k: int,
+    causal: bool,
+    block_size: int | None,
+    blocks: int | None,
 ) -> tuple[Tensor, Tensor]:
     batch, heads, length, _ = q.shape
-    plan = plan_clusters(k.shape[2], top_k, causal=causal, block_size=block_size)
+    plan = plan_clusters(k.shape[2], top_k, causal=causal, block_size=block_size, blocks=blocks)
     if q.dtype != torch.float64:  # half precision is too coarse for the power method
         q, k = q.float(), k.float()
     usable = ~padding.repeat_interleave(heads, 0)  # [G, S] with G = B * H
@@ -147,13 +157,20 @@ _cluster_op = torch.library.custom_op(
     "nacre::cluster_topk",
     _cluster_search,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal, int? block_size) -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal, int? block_size, int? blocks)"
+    " -> (Tensor, Tensor)",
 )
 
 
 @_cluster_op.register_fake
 def _result_shape(
-    q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool, block_size: int | None
+    q: Tensor,
+    k: Tensor,
+    padding: Tensor,
+    top_k: int,
+    causal: bool,
+    block_size: int | None,
+    blocks: int | None,
 ) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
 

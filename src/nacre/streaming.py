@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nacre._check import choice, require_tensor, same_dtype, whole
 from nacre.config import Selection
-from nacre.select import best_columns
+from nacre.select import best_columns, blocks_to_search
 
 if TYPE_CHECKING:
     from nacre.config import NACConfig
@@ -39,7 +39,9 @@ class StreamState(NamedTuple):
         key: [B, H, n, b, D].
         value: [B, H, n, b, D].
         stamp: [B, n, b] time stamps in float64; NaN where the step had none.
-        centroid: [B, H, n, D] mean key of each full block.
+        offered: [B, H, n, b, E] what the keys offer to the match synapses; E = 0 where the layer has none.
+        centroid: [B, H, n, E or D] mean of what queries are compared with, for each full block.
+        origin: [B] time stamp of the first step, in float64.
         length: [B] number of steps since the start or the last reset.
         limit: [] largest length; 0 for a window that slides.
         owner: A few of the layer's weights, to recognise a state of another layer.
@@ -48,7 +50,9 @@ class StreamState(NamedTuple):
     key: Tensor
     value: Tensor
     stamp: Tensor
+    offered: Tensor
     centroid: Tensor
+    origin: Tensor
     length: Tensor
     limit: Tensor
     owner: Tensor
@@ -63,8 +67,10 @@ class StreamState(NamedTuple):
         return StreamState(*(x.clone() for x in self))
 
 
-def new_state(config: NACConfig, owner: Tensor, batch_size: int, max_len: int, overflow: str) -> StreamState:
-    """An empty memory for `batch_size` streams."""
+def new_state(
+    config: NACConfig, owner: Tensor, batch_size: int, max_len: int, overflow: str, offered: int
+) -> StreamState:
+    """An empty memory for `batch_size` streams whose keys offer so many numbers to the match synapses."""
     whole("batch_size", batch_size, 1)
     whole("max_len", max_len, 1)
     choice("overflow", overflow, Overflow)
@@ -75,11 +81,14 @@ def new_state(config: NACConfig, owner: Tensor, batch_size: int, max_len: int, o
     ring = (math.ceil(max_len / block), block)
     device, heads, width = owner.device, config.num_heads, config.d_head
     keys = owner.new_zeros(batch_size, heads, *ring, width)
+    single = torch.promote_types(owner.dtype, torch.float32)
     return StreamState(
         key=keys,
         value=torch.zeros_like(keys),
         stamp=torch.full((batch_size, *ring), math.nan, dtype=torch.float64, device=device),
-        centroid=owner.new_zeros(batch_size, heads, ring[0], width),
+        offered=owner.new_zeros(batch_size, heads, *ring, offered, dtype=single),
+        centroid=owner.new_zeros(batch_size, heads, ring[0], offered or width, dtype=single if offered else None),
+        origin=torch.zeros(batch_size, dtype=torch.float64, device=device),
         length=torch.zeros(batch_size, dtype=torch.int64, device=device),
         limit=torch.tensor(max_len if overflow == Overflow.ERROR else 0, device=device),
         owner=owner.clone(),
@@ -161,20 +170,43 @@ def _slot(state: StreamState, position: Tensor) -> tuple[Tensor, Tensor]:
     return torch.div(position, size, rounding_mode="floor") % blocks, position % size
 
 
-def push(state: StreamState, key: Tensor, value: Tensor, time: Tensor | None) -> StreamState:
-    """Remember one step: key and value [B, H, D], time [B]."""
+def since_start(state: StreamState, time: Tensor | None, scale: float) -> Tensor | None:
+    """Units of time [B] since the first step of each stream; 0 where this is the first."""
+    if time is None:
+        return None
+    return (time.double() - state.origin).where(state.length > 0, 0) / scale
+
+
+def push(
+    state: StreamState, key: Tensor, value: Tensor, offered: Tensor | None, time: Tensor | None
+) -> StreamState:
+    """Remember one step: key and value [B, H, D], what the key offers [B, H, E], time [B]."""
     rows = torch.arange(key.shape[0], device=key.device)
     block, offset = _slot(state, state.length)
     state.key[rows, :, block, offset] = key.to(state.key.dtype)
     state.value[rows, :, block, offset] = value.to(state.value.dtype)
     state.stamp[rows, block, offset] = math.nan if time is None else time.double()
+    if offered is not None:
+        state.offered[rows, :, block, offset] = offered
+    if time is not None:
+        state.origin[:] = state.origin.where(state.length > 0, time.double())
     # From the keys themselves, not from a running sum, so that nothing drifts. Used only once the block is full.
-    state.centroid[rows, :, block] = state.key[rows, :, block].mean(2)
+    state.centroid[rows, :, block] = _compared(state)[rows, :, block].mean(2)
     return state._replace(length=state.length + 1)
 
 
+def _compared(state: StreamState) -> Tensor:
+    """Ring of what queries are compared with."""
+    return state.offered if state.offered.shape[-1] else state.key
+
+
 def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor, Tensor]:
-    """Keys that the newest step [B, H, D] attends to, the same as in the causal forward.
+    """Keys that the newest step attends to, the same as in the causal forward.
+
+    Args:
+        state: With the newest step in it.
+        query: [B, H, D], or [B, H, E] what it asks of the match synapses.
+        config: The layer's options.
 
     Returns:
         Place in the ring (block * b + offset) and validity, both [B, H, K], in order of time.
@@ -184,7 +216,8 @@ def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor
     own = torch.div(newest, size, rounding_mode="floor")
     first = (own - blocks + 1).clamp(min=0)  # oldest block that is still there
     if config.top_k is not None and config.selection == Selection.SQRT:
-        position, allowed = _candidates(state, query, first, own, config.top_k)
+        wanted = blocks_to_search(config.top_k, size, config.blocks)
+        position, allowed = _candidates(state, query, first, own, min(wanted, blocks))
     else:
         count = blocks * size
         if config.top_k is None and not torch.compiler.is_compiling():
@@ -197,13 +230,13 @@ def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor
     place = (block * size + offset).where(allowed, 0)
     if config.top_k is None:
         return place, allowed
-    scores = (take(state.key, place) * query.unsqueeze(2)).sum(-1)
+    scores = (take(_compared(state), place) * query.unsqueeze(2)).sum(-1)
     best, valid = best_columns(scores, allowed, config.top_k)
     return place.gather(-1, best).where(valid, 0), valid
 
 
 def _candidates(
-    state: StreamState, query: Tensor, first: Tensor, own: Tensor, top_k: int
+    state: StreamState, query: Tensor, first: Tensor, own: Tensor, wanted: int
 ) -> tuple[Tensor, Tensor]:
     """Positions [B, H, m] of the keys of the best earlier blocks and of the own one, and whether they count."""
     blocks, size = state.stamp.shape[1:]
@@ -211,7 +244,7 @@ def _candidates(
     slot = (column % blocks)[:, None].expand(-1, query.shape[1], -1)
     scores = (state.centroid @ query.unsqueeze(-1)).squeeze(-1).gather(-1, slot)  # [B, H, n]
     earlier = (column < own)[:, None].expand_as(scores)
-    chosen, valid = best_columns(scores, earlier, min(math.ceil(top_k / size), blocks))
+    chosen, valid = best_columns(scores, earlier, wanted)
     chosen = torch.cat([chosen + first.unsqueeze(-1), own[:, None].expand(-1, query.shape[1], 1)], -1)
     valid = torch.cat([valid, torch.ones_like(valid[..., :1])], -1)
     position = chosen.unsqueeze(-1) * size + torch.arange(size, device=query.device)  # [B, H, m, b]

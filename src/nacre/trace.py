@@ -22,6 +22,7 @@ class Trace:
         phi: [B, H, T, K] content targets.
         omega: [B, H, T, K] decay rates.
         t: [B, H, T, K] internal times, or None where the layer has no time gate.
+        match: [B, H, T, K] what the match synapses add to phi, or None where the layer has none.
         logits: [B, H, T, K].
         weights: [B, H, T, K] attention weights before dropout; they sum to 1 over the valid columns.
         index: [B, H, T, K] positions of the keys.
@@ -39,6 +40,7 @@ class Trace:
     phi: Tensor
     omega: Tensor
     t: Tensor | None
+    match: Tensor | None
     logits: Tensor
     weights: Tensor
     index: Tensor
@@ -89,6 +91,7 @@ def build_trace(
         phi=unfold(gates.phi),
         omega=unfold(gates.omega),
         t=None if gates.t is None else unfold(gates.t),
+        match=None if gates.match is None else unfold(gates.match),
         logits=unfold(gates.logits),
         weights=unfold(gates.weights),
         index=index,

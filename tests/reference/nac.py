@@ -68,6 +68,26 @@ def logit(phi, omega, t, config):
     return a
 
 
+def match(synapse, q, k, head, elapsed):
+    """What the match synapses of a head add to phi: how alike q and k are, and whether the elapsed time fits."""
+
+    def unit(x):
+        return x / torch.sqrt((x * x).sum() + 1e-6)
+
+    gain = torch.exp(synapse.log_gain[:, head])
+    total = gain[0] * (unit(q) * unit(k)).sum()
+    if synapse.rhythm_weight is None:
+        return total
+    periods = [8.0 * 2**i for i in range(6)]
+    near = torch.tensor([1.0] * 6 + [0.0] * 6, dtype=q.dtype)
+    wanted = near + q @ synapse.rhythm_weight[head]
+    if synapse.rhythm_bias is not None:
+        wanted = wanted + synapse.rhythm_bias[head, 0]
+    phases = [2 * math.pi * float(elapsed) / p for p in periods]
+    shown = torch.tensor([*map(math.cos, phases), *map(math.sin, phases)], dtype=q.dtype) / math.sqrt(6)
+    return total + gain[1] * (unit(wanted) * shown).sum()
+
+
 def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=None, padding=None):
     """[B, T, F] -> [B, T, d_model]."""
     self_attention = key is None
@@ -92,12 +112,21 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
             heads = []
             for h in range(config.num_heads):
                 part = slice(h * width, (h + 1) * width)
-                chosen = _keys(config, q[part], [k[part] for k in ks], padded, i)
+                matches = None
+                if layer.match is not None:
+                    since = [
+                        1.0 if time is None else (time[b, i] - key_time[b, j]) / config.time_scale
+                        for j in range(key.shape[1])
+                    ]
+                    matches = [match(layer.match, q[part], k[part], h, since[j]) for j, k in enumerate(ks)]
+                chosen = _keys(config, q[part], [k[part] for k in ks], matches, padded, i)
                 logits, times = [], []
                 for j in chosen:
                     u = torch.cat([q[part], ks[j][part]])
                     m = backbone(net, u, h, act, motor)
                     phi = PHI[config.phi](m[0])
+                    if matches is not None:
+                        phi = phi + matches[j]
                     omega = torch.nn.functional.softplus(m[1]) + config.omega_min
                     elapsed = 1.0 if time is None else abs(time[b, i] - key_time[b, j]) / config.time_scale
                     t = torch.ones_like(phi)
@@ -122,8 +151,10 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
     return torch.stack(rows).view(*query.shape[:2], config.d_model)
 
 
-def _keys(config, q, keys, padded, i):
+def _keys(config, q, keys, matches, padded, i):
     q, keys = q.tolist(), [k.tolist() for k in keys]
+    if matches is not None:  # a match is linear in what a key offers: the mean of a block matches by the mean
+        q, keys = [1.0], [[m.item()] for m in matches]
     own = i if config.causal else None
     if config.top_k is None:
         return [p for p in range(len(keys)) if not padded[p] and (own is None or p <= own)]
@@ -133,4 +164,4 @@ def _keys(config, q, keys, padded, i):
         plan = plan_clusters(len(keys), config.top_k, causal=config.causal, block_size=config.block_size)
         return sorted(cluster_keys(q, keys, padded, config.top_k, plan, own))
     block = config.block_size or math.isqrt(len(keys))
-    return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own)
+    return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own, config.blocks)

@@ -1,4 +1,4 @@
-"""The 13 NAC rows of the paper's results table: the layer and its ablations."""
+"""The 13 NAC rows of the paper's results table, and `nac-plus`, ours."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def _register(name: str, preset: dict[str, Any], summary: str) -> None:
+# Where a query looks into so many blocks, it compares itself with all of 256 keys, with half of 1,024.
+PLUS: dict[str, Any] = {"match": "both", "blocks": 16}
+
+
+def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "Razzaq and Zhao, 2026") -> None:
     info = ModelInfo(
         name,
         kind="NAC",
-        paper="Razzaq and Zhao, 2026",
+        paper=paper,
         summary=summary,
         uses_time=True,
         causal=False,
@@ -49,3 +53,4 @@ def _register(name: str, preset: dict[str, Any], summary: str) -> None:
 
 for _name, (_preset, _summary) in VARIANTS.items():
     _register(_name, _preset, _summary)
+_register("nac-plus", PLUS, "match synapses: keys are chosen by what moves their logits", paper="nacre, after NAC")

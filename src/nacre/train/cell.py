@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre.io import write_whole
+from nacre.lock import alone
 from nacre.tasks.recipe import Precision, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from nacre.data.splits import Split
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
-
-
-class Busy(Exception):
-    """Another process is at work on the cell."""
 
 
 @dataclass(frozen=True)
@@ -99,21 +95,6 @@ class Cell:
         mark.parent.mkdir(exist_ok=True)
         write_whole(mark, self.fingerprint().encode())
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the cell for this process. The lock goes with the process, also when it is killed.
-
-        Raises:
-            Busy: If another process holds it.
-        """
-        try:
-            import fcntl
-        except ModuleNotFoundError:  # Windows
-            yield
-            return
-        with (self.directory / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Busy(str(self.directory)) from None
-            yield
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the cell for this process; raises `nacre.lock.Busy` if another one holds it."""
+        return alone(self.directory / ".lock")

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from nacre._check import there_are, whole
+from nacre.lock import Busy
 from nacre.models.registry import list_models
+from nacre.progress import bars
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
-from nacre.train.cell import Busy, Cell
+from nacre.train.cell import Cell
 from nacre.train.run import run_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
         names = ", ".join(dict.fromkeys(name for task in tasks for name in controls_for(task.data)))
         raise ValueError(f"{', '.join(sorted(idle))} makes no sense for these tasks; their controls are {names}")
     results, failures = [], []
-    with _bars(console) as progress:
+    with bars(console) as progress:
         for cell in todo:
             try:
                 result = _run(cell, progress, console)
@@ -152,13 +155,3 @@ def _introduce(task: Task, console: Console) -> None:
     )
     for note in data.notes:
         console.print(f"  {note}", style="dim", highlight=False)
-
-
-def _bars(console: Console) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[loss]}"),
-    )
-    return Progress(*columns, TimeRemainingColumn(), console=console, transient=True)

@@ -1,0 +1,141 @@
+"""`MatchSynapse`: what lets a layer learn which keys to choose.
+
+The paper chooses keys by q · k and then computes logits from the circuit alone, so that no gradient ever reaches
+the choice. Here the number by which keys are chosen also drives the content target phi:
+
+    match = gain <q, k> / (|q| |k|)  +  time gain <r(q), e(t_query - t_key)>,
+
+where e(s) holds cosine and sine of s at fixed periods, and r(q), of length at most 1, says which elapsed times the
+query looks for. Both are products of a vector of the query with a vector of the key, so every search that works
+for q · k works for the match.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from nacre.config import Match
+from nacre.dynamics import wide
+
+_RHYTHMS = 6  # periods, each twice the one before
+# In units of time. Shorter periods look sharp on the few keys that were chosen, but are blind to those one period
+# away: with 2 in place of 8, layers unlearned to find what is near.
+_SHORTEST = 8.0
+_TINY = 1e-6  # squared length below which a vector fades instead of being scaled to length 1
+
+
+class MatchSynapse(nn.Module):
+    """Vectors whose product is the match of a query and a key, for each head.
+
+    Args:
+        heads: Number of heads.
+        d_head: Width of a head.
+        kind: "content" or "both".
+        gain: Start of the gains.
+        bias: Whether the rhythm a query looks for has an additive constant.
+        device: Where the parameters live.
+        dtype: Their type.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        d_head: int,
+        kind: str = "both",
+        gain: float = 8.0,
+        *,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.start = gain
+        timed = kind == Match.BOTH
+        self.width = d_head + 2 * _RHYTHMS if timed else d_head
+        # Logarithms, so that gains stay positive: the best match must stay the best.
+        self.log_gain = nn.Parameter(torch.empty(1 + timed, heads, device=device, dtype=dtype))
+        self.rhythm_weight = self.rhythm_bias = None
+        if timed:
+            shape = (heads, d_head, 2 * _RHYTHMS)
+            self.rhythm_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            if bias:
+                self.rhythm_bias = nn.Parameter(torch.empty(heads, 1, shape[2], device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's global generator."""
+        nn.init.constant_(self.log_gain, math.log(self.start))
+        if self.rhythm_weight is not None:
+            bound = 0.5 / math.sqrt(self.rhythm_weight.shape[1])
+            nn.init.uniform_(self.rhythm_weight, -bound, bound)
+        if self.rhythm_bias is not None:
+            nn.init.zeros_(self.rhythm_bias)
+
+    @property
+    def gain(self) -> Tensor:
+        """[1 or 2, H] gains of content and of time."""
+        return wide(self.log_gain).exp()
+
+    def asked(self, query: Tensor, stamp: Tensor | None) -> Tensor:
+        """What queries look for.
+
+        Args:
+            query: [R, H, D].
+            stamp: [R] float64, in units of time since some origin; None: 1.
+
+        Returns:
+            [R, H, E].
+        """
+        content = self.gain[0].unsqueeze(-1) * _unit(wide(query))
+        if self.rhythm_weight is None:
+            return content
+        wanted = query.transpose(0, 1) @ self.rhythm_weight  # [H, R, 2F]
+        if self.rhythm_bias is not None:
+            wanted = wanted + self.rhythm_bias
+        cosine, sine = wide(wanted).transpose(0, 1).chunk(2, -1)  # [R, H, F]
+        # Without any weight a query looks for what is near in time, where all cosines are 1.
+        cosine, sine = _unit(torch.cat([cosine + 1, sine], -1)).chunk(2, -1)
+        cos_now, sin_now = (
+            x.unsqueeze(1) for x in _phases(query, 1 if stamp is None else stamp)
+        )  # [R or 1, 1, F]
+        # cos(a - b) and sin(a - b) written as products of what belongs to a and what belongs to b.
+        turned = torch.cat([cosine * cos_now + sine * sin_now, cosine * sin_now - sine * cos_now], -1)
+        return torch.cat([content, self.gain[1].unsqueeze(-1) * turned], -1)
+
+    def offered(self, key: Tensor, stamp: Tensor | None) -> Tensor:
+        """What keys [S, H, D] with stamps [S] (None: 0) offer: [S, H, E], at most of length 1 in either part."""
+        content = _unit(wide(key))
+        if self.rhythm_weight is None:
+            return content
+        phases = torch.cat(_phases(key, 0 if stamp is None else stamp), -1) / math.sqrt(_RHYTHMS)  # [S or 1, 2F]
+        return torch.cat([content, phases.unsqueeze(1).expand(*key.shape[:2], -1)], -1)
+
+    def extra_repr(self) -> str:
+        """Which synapses there are."""
+        return f"heads={self.log_gain.shape[1]}, width={self.width}, timed={self.rhythm_weight is not None}"
+
+
+def since_first(stamps: tuple[Tensor, Tensor], padding: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """Stamps of queries [B, T] and keys [B, S] in units of time since the first key of each sequence."""
+    query, key = stamps
+    first = key[:, :1]
+    if padding is not None:
+        first = key.gather(1, (~padding).int().argmax(1, keepdim=True))
+    return (query - first) / scale, (key - first) / scale
+
+
+def _phases(like: Tensor, stamp: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of stamps [R] at each period: [R, F], [1, F] of a number."""
+    stamp = torch.as_tensor(stamp, dtype=torch.float64, device=like.device).reshape(-1, 1)
+    turns = stamp / (_SHORTEST * 2.0 ** torch.arange(_RHYTHMS, dtype=torch.float64, device=like.device))
+    # Whole turns are taken off in float64, where they are exact; single precision is enough for the rest.
+    angle = (2 * math.pi * (turns - turns.floor())).to(torch.promote_types(like.dtype, torch.float32))
+    return angle.cos(), angle.sin()
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Vectors scaled to a length just below 1; those near 0 stay near 0, and so do their gradients."""
+    return x * (x.square().sum(-1, keepdim=True) + _TINY).rsqrt()

@@ -1,0 +1,21 @@
+"""The progress bars of long work. Needs rich."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def bars(console: Console) -> Progress:
+    """Bars that vanish when done; their tasks have a field `loss`, a text beside the count."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+    )
+    return Progress(*columns, TimeRemainingColumn(), console=console, transient=True)

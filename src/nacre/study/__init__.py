@@ -1,0 +1,1 @@
+"""Studies: small experiments that ask one question of many models."""

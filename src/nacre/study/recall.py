@@ -1,0 +1,136 @@
+"""`nacre study recall`: can a model find one item among many, by its key or by its time?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from nacre._check import choice, whole
+from nacre.io import write_whole
+from nacre.lock import Busy
+from nacre.progress import bars
+from nacre.study.recall_data import Question
+from nacre.study.recall_net import RecallNetwork
+from nacre.study.recall_run import RecallRun, run_once
+from nacre.study.recall_table import csv_text, print_rows, read_results, rows_of
+from nacre.study.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.progress import Progress
+
+MODELS = ("nac", "nac-plus", "sdpa")
+
+
+@dataclass(frozen=True)
+class Recall:
+    """What to ask of whom.
+
+    Attributes:
+        models: Models, with options if need be: "nac-plus" or "nac:match=content".
+        questions: "key", "time" or both.
+        lengths: Steps of a sequence.
+        top_k: Keys a query attends to, for NAC layers; empty for each layer's own.
+        seeds: How many seeds, from 0 on.
+        steps: Training steps.
+        out: Where results go.
+    """
+
+    models: Sequence[str] = MODELS
+    questions: Sequence[str] = (Question.KEY,)
+    lengths: Sequence[int] = (64,)
+    top_k: Sequence[int] = ()
+    seeds: int = 1
+    steps: int = 1500
+    out: Path = Path("studies/recall")
+
+
+def run_recall(study: Recall) -> list[dict[str, Any]]:
+    """Run what is not done yet; print a table of all results in the folder, and write it with a plot.
+
+    Returns:
+        The results made now.
+
+    Raises:
+        ValueError: Before anything is run, if a model, question or number makes no sense; at the end, if runs
+            failed.
+    """
+    todo = list(_runs(study))
+    for spec in dict.fromkeys(run.spec for run in todo):
+        RecallNetwork(spec)  # refuses options that do not suit
+    console = Console()
+    made, failures = [], []
+    with bars(console) as progress:
+        total = progress.add_task("runs", total=len(todo), loss="")
+        for run in todo:
+            try:
+                made += _run(run, study.out, progress, console)
+            except (RuntimeError, MemoryError) as error:  # of one model on one length; the rest goes on
+                failures.append(f"{run}: {error}")
+                console.print(f"[red]failed[/] {failures[-1]}", highlight=False)
+            progress.advance(total)
+    _report(study.out, console)
+    if failures:
+        raise ValueError(f"{len(failures)} of the runs failed:\n  " + "\n  ".join(failures))
+    return made
+
+
+def _runs(study: Recall) -> Iterator[RecallRun]:
+    """All runs, seed by seed, so that a part of them is of use."""
+    specs = [ModelSpec.parse(text) for text in study.models]
+    for question in study.questions:
+        choice("question", question, Question)
+    for length in study.lengths:
+        whole("length", length, 3)
+    for seed in range(whole("seeds", study.seeds, 1)):
+        for question in study.questions:
+            for length in study.lengths:
+                for spec in specs:
+                    for chosen in _with_keys(spec, study.top_k):
+                        yield RecallRun(question, chosen, length, whole("steps", study.steps, 1), seed)
+
+
+def _with_keys(spec: ModelSpec, top_k: Sequence[int]) -> list[ModelSpec]:
+    """The model once for each number of keys, if it chooses any."""
+    if not (top_k and spec.is_nac):
+        return [spec]
+    return [spec.replace(top_k=whole("top_k", k, 1)) for k in top_k]
+
+
+def _run(run: RecallRun, out: Path, progress: Progress, console: Console) -> list[dict[str, Any]]:
+    bar = progress.add_task(str(run), total=run.steps, loss="")
+
+    def show(step: int, loss: float) -> None:
+        progress.update(bar, completed=step, loss=f"loss {loss:.3f}")
+
+    try:
+        result = run_once(run, out, show)
+    except Busy:
+        console.print(f"{run} is at work in another process", style="dim", highlight=False)
+        return []
+    finally:
+        progress.remove_task(bar)
+    if result is None:
+        console.print(f"{run} is done", style="dim", highlight=False)
+        return []
+    found = "" if result["found"] is None else f", found {result['found']:.2f}"
+    console.print(
+        f"{run}: [bold]accuracy {result['accuracy']:.3f}[/]{found}, {result['seconds']:.0f} s", highlight=False
+    )
+    return [result]
+
+
+def _report(out: Path, console: Console) -> None:
+    results = read_results(out)
+    if not results:
+        return
+    from nacre.study.recall_plot import plot_recall
+
+    rows = rows_of(results)
+    print_rows(rows, console)
+    for path, data in ((out / "recall.csv", csv_text(rows).encode()), (out / "recall.png", plot_recall(results))):
+        console.print(f"wrote {write_whole(path, data)}", soft_wrap=True, highlight=False)
