@@ -17,8 +17,9 @@ pytestmark = pytest.mark.usefixtures("either_path")
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("mode", MODES)
-def test_half_precision_layers_follow_float32(dtype, mode):
-    layer = nacre.NAC(16, 2, mode=mode, selection="exact", top_k=None)
+@pytest.mark.parametrize("match", ["none", "both"])
+def test_half_precision_layers_follow_float32(dtype, mode, match):
+    layer = nacre.NAC(16, 2, mode=mode, selection="exact", top_k=None, match=match)
     x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
     want = layer(x, time=time)
     got = layer.to(dtype)(x.to(dtype), time=time)
@@ -29,8 +30,9 @@ def test_half_precision_layers_follow_float32(dtype, mode):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast(dtype):
-    layer = nacre.NAC(16, 2, top_k=None)
+@pytest.mark.parametrize("match", ["none", "both"])
+def test_autocast(dtype, match):
+    layer = nacre.NAC(16, 2, top_k=None, match=match)
     x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
     padding = torch.zeros(2, 20, dtype=torch.bool)
     padding[1, 9:] = True
