@@ -86,12 +86,24 @@ def _runs(study: Recall) -> Iterator[RecallRun]:
         choice("question", question, Question)
     for length in study.lengths:
         whole("length", length, 3)
+    if Question.TIME in study.questions:
+        for spec in specs:
+            _require_any_order(spec)
     for seed in range(whole("seeds", study.seeds, 1)):
         for question in study.questions:
             for length in study.lengths:
                 for spec in specs:
                     for chosen in _with_keys(spec, study.top_k):
                         yield RecallRun(question, chosen, length, whole("steps", study.steps, 1), seed)
+
+
+def _require_any_order(spec: ModelSpec) -> None:
+    """The step that asks comes last, whatever its time: its place must not tell what is near."""
+    if spec.uses_time and not spec.is_nac:
+        raise ValueError(
+            f"{spec} needs stamps in order, but the question 'time' is asked by the last step of a sequence about "
+            "an earlier time; it can be asked of the NAC family, and of models without time as controls"
+        )
 
 
 def _with_keys(spec: ModelSpec, top_k: Sequence[int]) -> list[ModelSpec]:

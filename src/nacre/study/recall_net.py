@@ -34,11 +34,13 @@ class RecallNetwork(nn.Module):
         super().__init__()
         self.layer = spec.create(d_input=WIDTH, d_model=_D_MODEL, num_heads=_HEADS)
         self.read = nn.Linear(_D_MODEL, VALUES)
+        self._uses_time = spec.uses_time
 
     def forward(self, sample: Sample) -> Tensor:
         """Scores [B, VALUES] of each value."""
         if not self._asks_alone:
-            return self.read(self.layer(sample.x, time=sample.time)[:, -1])
+            time = sample.time if self._uses_time else None
+            return self.read(self.layer(sample.x, time=time)[:, -1])
         return self.read(self.layer(*_asked(sample), **_stamps(sample))[:, 0])
 
     def found(self, sample: Sample) -> float | None:

@@ -69,6 +69,11 @@ class ModelSpec:
         return model_info(self.name).kind == "NAC"
 
     @property
+    def uses_time(self) -> bool:
+        """Whether time stamps change its output."""
+        return model_info(self.name).uses_time
+
+    @property
     def slug(self) -> str:
         """The text as part of a file's name."""
         return re.sub(r"[^A-Za-z0-9.+-]+", "_", str(self))
