@@ -5,6 +5,7 @@ Usage: python tools/recall_trials.py OUT [--trial NAME]... [--question key] [--l
 """
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from nacre.lock import Busy
 from nacre.match import MatchSynapse
 from nacre.packing import Packing
 from nacre.pairs import Tokens, mix, pair_elapsed, pair_match, pair_time_gates, shares, solve_gates
+from nacre.provenance import provenance
+from nacre.study import recall_run
 from nacre.study.recall_run import RecallRun, run_once
 from nacre.study.spec import ModelSpec
 
@@ -158,11 +161,6 @@ def short(layer: NAC) -> None:
     match._SHORTEST = 2.0
 
 
-def linear(layer: NAC) -> None:
-    """Content target without bounds."""
-    layer.config = replace(layer.config, phi="linear")
-
-
 TRIALS: dict[str, tuple[type[NAC], Callable[[NAC], None] | None, dict[str, Any]]] = {
     "explore": (Explore, None, PLUS),
     "anneal": (Anneal, None, PLUS),
@@ -172,7 +170,6 @@ TRIALS: dict[str, tuple[type[NAC], Callable[[NAC], None] | None, dict[str, Any]]
     "raw": (NAC, raw, PLUS),
     "tied": (NAC, tied, PLUS),
     "fixed-gain": (NAC, fixed, PLUS),
-    "linear": (NAC, linear, PLUS),
     "short-periods": (NAC, short, {"match": "both", "blocks": 16}),
 }
 
@@ -180,6 +177,11 @@ TRIALS: dict[str, tuple[type[NAC], Callable[[NAC], None] | None, dict[str, Any]]
 @dataclass(frozen=True)
 class TrialSpec(ModelSpec):
     """A trial in place of a model."""
+
+    @property
+    def uses_time(self) -> bool:
+        """All trials are NAC layers."""
+        return True
 
     def create(self, *, d_input: int, d_model: int, num_heads: int) -> nn.Module:
         """The changed layer."""
@@ -204,6 +206,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
+    command = shlex.join(["python", "tools/recall_trials.py", *sys.argv[1:]])
+    recall_run.provenance = lambda threads: provenance(threads) | {"command": command}
     for seed in range(options.seeds):
         for name in options.trial or TRIALS:
             run = RecallRun(options.question, TrialSpec(name), options.length, options.steps, seed)
