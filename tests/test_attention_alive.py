@@ -50,7 +50,7 @@ OPTIONS = {
     "phi": ["tanh", "linear"],
     "selection": ["cluster", "exact"],
     "block_size": [2, 13],
-    "blocks": [3, 16],
+    "reach": [15, 100],
     "match": ["content", "both"],
     "settle_steps": [3, 5, 9],
     "activation": ["sigmoid", "relu", "elu", "gelu", "silu", "softsign", "identity"],

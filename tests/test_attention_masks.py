@@ -13,7 +13,7 @@ SELECTIONS = {
     "cluster": {"selection": "cluster"},
     "exact": {"selection": "exact"},
     "all": {"top_k": None},
-    "match": {"match": "both", "blocks": 3},
+    "match": {"match": "both", "reach": 30},
 }
 POISON = [float("nan"), float("inf"), 1e30]
 

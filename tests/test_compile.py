@@ -12,7 +12,7 @@ NETS = {
     "exact selection, Euler": lambda: nacre.NAC(8, 2, selection="exact", mode="euler", backbone_units=12),
     "all pairs, steady": lambda: nacre.NAC(8, 2, top_k=None, mode="steady", backbone_units=12),
     "random wiring": lambda: nacre.NAC(8, 2, wiring="random", backbone_units=12, phi="tanh"),
-    "match": lambda: nacre.NAC(8, 2, match="both", blocks=3, causal=True, backbone_units=12),
+    "match": lambda: nacre.NAC(8, 2, match="both", reach=20, causal=True, backbone_units=12),
     "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
 }
 
@@ -59,8 +59,9 @@ def run_lengths(net, backend, lengths):
 
 
 @pytest.mark.slow
-def test_training_needs_one_graph_and_has_the_same_gradients():
-    net = NETS["causal"]()
+@pytest.mark.parametrize("name", ["causal", "match"])
+def test_training_needs_one_graph_and_has_the_same_gradients(name):
+    net = NETS[name]()
     compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
     for length in LENGTHS:
         x, time, padding = inputs(length)
@@ -76,8 +77,9 @@ def test_training_needs_one_graph_and_has_the_same_gradients():
 
 
 @pytest.mark.slow
-def test_a_stream_needs_one_graph():
-    layer = NETS["causal"]().eval()
+@pytest.mark.parametrize("name", ["causal", "match"])
+def test_a_stream_needs_one_graph(name):
+    layer = NETS[name]().eval()
     step = torch.compile(layer.step, fullgraph=True, dynamic=True, backend="eager")
     x, time, _ = inputs(20)
     state, twin = layer.init_state(3, max_len=25), layer.init_state(3, max_len=25)
@@ -93,5 +95,5 @@ def test_the_operators_keep_torchs_rules():
     q, skip, padding = torch.randn(2, 2, 12, 4), torch.rand(2, 12) > 0.8, torch.rand(2, 12) > 0.8
     for causal in (False, True):
         torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, None, None))
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, 5, 2))
+        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, 5, 8))
         torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, padding, 3, causal))

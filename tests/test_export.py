@@ -14,7 +14,7 @@ NETS = {
     "blocks": lambda: nacre.NAC(8, 2, block_size=4, mode="euler", backbone_units=12),
     "exact selection": lambda: nacre.NAC(8, 2, selection="exact", mode="steady", backbone_units=12),
     "all pairs": lambda: nacre.NAC(8, 2, top_k=None, backbone_units=12),
-    "match": lambda: nacre.NAC(8, 2, match="both", blocks=3, causal=True, backbone_units=12),
+    "match": lambda: nacre.NAC(8, 2, match="both", reach=20, causal=True, backbone_units=12),
     "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
 }
 
@@ -81,10 +81,13 @@ class Step(torch.nn.Module):
 
 
 @pytest.mark.slow
-def test_a_step_can_be_exported_too():
-    layer = NETS["causal"]().eval()
+@pytest.mark.parametrize("name", ["causal", "match"])
+def test_a_step_can_be_exported_too(name):
+    layer = NETS[name]().eval()
     rows = {0: Dim("batch")}
-    state_axes = nacre.StreamState(rows, rows, rows, rows, rows, None, None)
+    state_axes = nacre.StreamState(
+        **dict.fromkeys(nacre.StreamState._fields, rows) | {"limit": None, "owner": None}
+    )
     x, time, _ = inputs(3, 20)
     program = export(
         Step(layer),

@@ -151,7 +151,7 @@ def test_query_and_key_neurons_are_heard_by_the_match_alone():
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
-    [("match", "dot", "none.*content.*both"), ("gain", 0, "gain"), ("blocks", 0, "blocks")],
+    [("match", "dot", "none.*content.*both"), ("gain", 0, "gain"), ("reach", 0, "reach")],
 )
 def test_bad_options_are_refused(option, value, message):
     with pytest.raises(ValueError, match=message):
@@ -169,7 +169,7 @@ def test_nac_plus_is_named_options_of_nac():
     torch.manual_seed(1)
     plus = nacre.create("nac-plus", d_input=8, d_model=8, num_heads=2)
     torch.manual_seed(1)
-    same = nacre.NAC(8, 2, d_input=8, match="both", blocks=16)
+    same = nacre.NAC(8, 2, d_input=8, match="both", reach=512)
     x = torch.randn(2, 30, 8)
     assert torch.equal(plus(x), same(x))
     with pytest.raises(ValueError, match="use 'nac' to choose freely"):

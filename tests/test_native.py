@@ -176,11 +176,11 @@ def test_gradients_of_gradients_survive_other_strides():
     top_k=st.integers(1, 20),
     causal=st.booleans(),
     block_size=st.none() | st.integers(1, 100),
-    blocks=st.none() | st.integers(1, 12),
+    reach=st.none() | st.integers(1, 60),
     padded=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
     double=st.booleans(),
 )
-def test_parity_selection(seed, length, width, top_k, causal, block_size, blocks, padded, double):
+def test_parity_selection(seed, length, width, top_k, causal, block_size, reach, padded, double):
     torch.manual_seed(seed)
     q, k = (torch.randn(2, 3, length, width, dtype=torch.float64 if double else torch.float32) for _ in range(2))
     options = {
@@ -188,7 +188,7 @@ def test_parity_selection(seed, length, width, top_k, causal, block_size, blocks
         "query_padding_mask": torch.rand(2, length) < 0.2,
         "causal": causal,
         "block_size": block_size,
-        "blocks": blocks,
+        "reach": reach,
     }
     fast = sqrt_topk(q, k, top_k, **options)
     with pytest.MonkeyPatch.context() as patch:

@@ -26,9 +26,9 @@ OPTIONS = [
     {"share_backbone": True, "phi": "tanh"},
     {"wiring": "random", "activation": "relu"},
     {"d_input": 3, "bias": False, "time_scale": 7.0},
-    {"blocks": 3, "top_k": 4},
+    {"reach": 15, "top_k": 4},
     {"match": "both"},
-    {"match": "both", "blocks": 4, "time_scale": 0.3},
+    {"match": "both", "reach": 20, "time_scale": 0.3},
     {"match": "content", "selection": "exact", "mode": "steady"},
     {"match": "both", "top_k": None},
 ]

@@ -27,7 +27,7 @@ from nacre.study import recall_run
 from nacre.study.recall_run import RecallRun, run_once
 from nacre.study.spec import ModelSpec
 
-PLUS: dict[str, Any] = {"match": "content", "blocks": 16}
+PLUS: dict[str, Any] = {"match": "content", "reach": 512}
 ALL = slice(None)
 
 
@@ -170,7 +170,7 @@ TRIALS: dict[str, tuple[type[NAC], Callable[[NAC], None] | None, dict[str, Any]]
     "raw": (NAC, raw, PLUS),
     "tied": (NAC, tied, PLUS),
     "fixed-gain": (NAC, fixed, PLUS),
-    "short-periods": (NAC, short, {"match": "both", "blocks": 16}),
+    "short-periods": (NAC, short, {"match": "both", "reach": 512}),
 }
 
 

@@ -33,8 +33,13 @@ def paper() -> str:
 
 
 def origin() -> str:
-    """Where the figures come from, in words, out of the result files."""
-    files = [json.loads(path.read_bytes()) for path in sorted(RUNS.rglob(FILE))]
+    """Where the figures come from."""
+    return came_from(RUNS, FILE)
+
+
+def came_from(folder: Path, pattern: str) -> str:
+    """Where the figures of a folder come from, in words, out of its result files."""
+    files = [json.loads(path.read_bytes()) for path in sorted(folder.rglob(pattern))]
     hours = sum(file["seconds"] for file in files) / 3600
     lines = [f"{len(files)} runs, {hours:.1f} hours of one core together, shared with other work"]
     for part in ("commit", "machine", "versions", "command"):
@@ -60,10 +65,15 @@ def page() -> str:
 
 def take_over(runs: Path) -> int:
     """Copy the result files of a directory of runs, nothing else, in place of those that are there."""
-    shutil.rmtree(RUNS, ignore_errors=True)
-    found = sorted(runs.rglob(FILE))
+    return replace_results(RUNS, runs, FILE)
+
+
+def replace_results(folder: Path, source: Path, pattern: str) -> int:
+    """Copy the files of a source that match, in place of all that a folder holds."""
+    shutil.rmtree(folder, ignore_errors=True)
+    found = sorted(source.rglob(pattern))
     for path in found:
-        target = RUNS / path.relative_to(runs)
+        target = folder / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     return len(found)

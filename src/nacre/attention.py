@@ -57,7 +57,7 @@ class NAC(nn.Module):
         dropout: Share of attention weights dropped in training.
         device: Where the parameters live.
         dtype: Their type.
-        **rare: Further options by keyword: phi, selection, block_size, blocks, match, gain, euler_steps,
+        **rare: Further options by keyword: phi, selection, block_size, reach, match, gain, euler_steps,
             settle_steps, activation, omega_min, integrate, share_backbone, backbone_units, time_scale, seed, bias;
             see `NACConfig`.
 

@@ -34,10 +34,10 @@ def choose_keys(
         return all_pairs(q, k, key_padding_mask=padding, causal=causal)
     if config.selection == Selection.EXACT:
         return exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=causal)
-    size, blocks = config.block_size, config.blocks
+    size, reach = config.block_size, config.reach
     if config.selection == Selection.CLUSTER:
         return cluster_topk(
-            q, k, config.top_k, key_padding_mask=padding, causal=causal, block_size=size, blocks=blocks
+            q, k, config.top_k, key_padding_mask=padding, causal=causal, block_size=size, reach=reach
         )
     return sqrt_topk(
         q,
@@ -47,5 +47,5 @@ def choose_keys(
         query_padding_mask=skip,
         causal=causal,
         block_size=size,
-        blocks=blocks,
+        reach=reach,
     )

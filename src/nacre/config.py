@@ -54,7 +54,7 @@ class RareOptions(TypedDict, total=False):
     phi: str
     selection: str
     block_size: int | None
-    blocks: int | None
+    reach: int | None
     match: str
     gain: float
     euler_steps: int
@@ -88,8 +88,8 @@ class NACConfig:
         selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours), "cluster" (groups of similar
             keys; finds more of the best ones, in more time) or "exact" (compares all).
         block_size: Keys in a block of "sqrt", half of those in a group of "cluster"; None for floor(sqrt(S)).
-        blocks: Blocks of keys that "sqrt" and "cluster" compare a query with at least; None for as few as hold
-            `top_k` keys, as in the paper.
+        reach: Keys with which "sqrt" and "cluster" compare a query, in whole blocks; None for as few blocks as
+            hold `top_k` keys, as in the paper.
         match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or
             "both" (content and elapsed time). Keys are then chosen by their strength, which learns.
         gain: Strength at which these synapses start, > 0.
@@ -117,7 +117,7 @@ class NACConfig:
     phi: str = "sigmoid"
     selection: str = "sqrt"
     block_size: int | None = None
-    blocks: int | None = None
+    reach: int | None = None
     match: str = "none"
     gain: float = 8.0
     euler_steps: int = 6
@@ -222,7 +222,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "phi": lambda n, v: choice(n, v, Phi),
     "selection": lambda n, v: choice(n, v, Selection),
     "block_size": _optional,
-    "blocks": _optional,
+    "reach": _optional,
     "match": lambda n, v: choice(n, v, Match),
     "gain": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
     "euler_steps": lambda n, v: whole(n, v, 1),

@@ -32,13 +32,13 @@ def sqrt_topk(
     query_padding_mask: Tensor | None = None,
     causal: bool = False,
     block_size: int | None = None,
-    blocks: int | None = None,
+    reach: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Top-K keys among the best blocks of keys: O(T sqrt(S)) scores, no T x S table.
 
     Keys are cut into blocks of about sqrt(S); a query scores the block centroids, takes the ceil(K / block)
-    best blocks (or more: `blocks`), and from them its K best keys. Causal: blocks are counted from the start, a
-    query always sees its own block up to itself, and otherwise only blocks that ended before it.
+    best blocks (more of them with `reach`), and from them its K best keys. Causal: blocks are counted from the
+    start, a query always sees its own block up to itself, and otherwise only blocks that ended before it.
 
     Args:
         q: [B, H, T, D] queries.
@@ -48,7 +48,7 @@ def sqrt_topk(
         query_padding_mask: [B, T] bool, True = padding: these queries get no key.
         causal: Whether query i sees only keys up to i (needs T = S).
         block_size: Keys in a block; default floor(sqrt(S)).
-        blocks: Blocks to look into at least; default as many as hold K keys.
+        reach: Keys to compare with, in whole blocks; default as few blocks as hold K keys.
 
     Returns:
         index and valid, [B, H, T, K].
@@ -59,14 +59,14 @@ def sqrt_topk(
         torch.Size([1, 2, 50, 4])
     """
     padding = check_search(q, k, top_k, key_padding_mask, causal)
-    check_blocks(block_size, blocks)
+    check_sizes(block_size, reach)
     shape = (q.shape[0], q.shape[2])
     if query_padding_mask is None:
         skip = torch.zeros(shape, dtype=torch.bool, device=q.device)
     else:
         skip = padding_mask("query_padding_mask", query_padding_mask, shape)
     search = _sqrt_op if torch.compiler.is_compiling() else _sqrt_search
-    return search(q, k, skip, padding, top_k, causal, block_size, blocks)
+    return search(q, k, skip, padding, top_k, causal, block_size, reach)
 
 
 @torch.no_grad()
@@ -110,12 +110,12 @@ def _sqrt_search(
     top_k: int,
     causal: bool,
     block_size: int | None,
-    blocks: int | None,
+    reach: int | None,
 ) -> tuple[Tensor, Tensor]:
     size = k.shape[2]
     block = math.isqrt(size) if block_size is None else min(block_size, size)
     edges = _edges(size, block, causal)
-    wanted = min(blocks_to_search(top_k, block, blocks), len(edges) - 1)
+    wanted = min(blocks_to_search(top_k, block, reach), len(edges) - 1)
     if top_k <= MOST_KEYS and library.runs(q, k):
         return native_search(q, k, skip, padding, edges, block, wanted, top_k, causal)
     cut = _cut(k, padding, block, edges.to(k.device))
@@ -154,7 +154,7 @@ _sqrt_op = torch.library.custom_op(
     _sqrt_search,
     mutates_args=(),
     schema="(Tensor q, Tensor k, Tensor skip, Tensor padding, int top_k, bool causal, int? block_size,"
-    " int? blocks) -> (Tensor, Tensor)",
+    " int? reach) -> (Tensor, Tensor)",
 )
 _exact_op = torch.library.custom_op(
     "nacre::exact_topk",
@@ -173,7 +173,7 @@ def _sqrt_shape(
     top_k: int,
     causal: bool,
     block_size: int | None,
-    blocks: int | None,
+    reach: int | None,
 ) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
 
@@ -183,16 +183,16 @@ def _exact_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool
     return empty_result(q, top_k)
 
 
-def check_blocks(block_size: int | None, blocks: int | None) -> None:
-    """Refuse sizes and numbers of blocks that are not positive."""
-    for name, value in (("block_size", block_size), ("blocks", blocks)):
+def check_sizes(block_size: int | None, reach: int | None) -> None:
+    """Refuse what is not positive."""
+    for name, value in (("block_size", block_size), ("reach", reach)):
         if value is not None:
             whole(name, value, 1)
 
 
-def blocks_to_search(top_k: int, block: int, blocks: int | None) -> int:
-    """How many blocks of a size a query looks into: as many as hold K keys, or more if asked."""
-    return max(math.ceil(top_k / block), blocks or 1)
+def blocks_to_search(top_k: int, block: int, reach: int | None) -> int:
+    """How many blocks of a size a query looks into: as many as hold K keys, or as many as it is to reach."""
+    return math.ceil(max(top_k, reach or 0) / block)
 
 
 def empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nacre.cluster_tree import Tree, grow, join
-from nacre.select import best_columns, blocks_to_search, check_blocks, check_search, empty_result
+from nacre.select import best_columns, blocks_to_search, check_search, check_sizes, empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def cluster_topk(
     key_padding_mask: Tensor | None = None,
     causal: bool = False,
     block_size: int | None = None,
-    blocks: int | None = None,
+    reach: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Top-K keys among the best groups of similar keys: O(T sqrt(S)) scores, no T x S table.
 
@@ -50,7 +50,7 @@ def cluster_topk(
         causal: Whether query i sees only keys up to i (needs T = S).
         block_size: Half the number of keys in a group, and if causal all of those in a block; default
             floor(sqrt(S)). About so many if not causal, where the number of groups is a power of two.
-        blocks: Blocks' worth of keys to score at least; default as many as hold K keys.
+        reach: Keys to score, in units of a block; default as few blocks as hold K keys.
 
     Returns:
         index and valid, [B, H, T, K], as from `sqrt_topk`.
@@ -61,9 +61,9 @@ def cluster_topk(
         torch.Size([1, 2, 50, 4])
     """
     padding = check_search(q, k, top_k, key_padding_mask, causal)
-    check_blocks(block_size, blocks)
+    check_sizes(block_size, reach)
     search = _cluster_op if torch.compiler.is_compiling() else _cluster_search
-    return search(q, k, padding, top_k, causal, block_size, blocks)
+    return search(q, k, padding, top_k, causal, block_size, reach)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ClusterPlan:
 
 
 def plan_clusters(
-    length: int, top_k: int, *, causal: bool = False, block_size: int | None = None, blocks: int | None = None
+    length: int, top_k: int, *, causal: bool = False, block_size: int | None = None, reach: int | None = None
 ) -> ClusterPlan:
     """Sizes that make a query compare with about as many vectors as sqrt selection, and find K keys.
 
@@ -105,14 +105,14 @@ def plan_clusters(
         top_k: Number of keys K that are wanted.
         causal: As in `cluster_topk`.
         block_size: As in `cluster_topk`.
-        blocks: As in `cluster_topk`.
+        reach: As in `cluster_topk`.
 
     Example:
         >>> plan_clusters(1024, 8).cost, plan_clusters(16384, 8).cost
         (64, 256)
     """
     block = min(block_size or math.isqrt(length), length)
-    count, scored = math.ceil(length / block), blocks_to_search(top_k, block, blocks) * block  # of sqrt selection
+    count, scored = math.ceil(length / block), blocks_to_search(top_k, block, reach) * block  # of sqrt selection
     if causal:
         early = (count - 1) // _SEGMENT * _SEGMENT // 2  # groups of all segments before the last query's
         groups = early + count - 2 * early
@@ -139,10 +139,10 @@ def _cluster_search(
     top_k: int,
     causal: bool,
     block_size: int | None,
-    blocks: int | None,
+    reach: int | None,
 ) -> tuple[Tensor, Tensor]:
     batch, heads, length, _ = q.shape
-    plan = plan_clusters(k.shape[2], top_k, causal=causal, block_size=block_size, blocks=blocks)
+    plan = plan_clusters(k.shape[2], top_k, causal=causal, block_size=block_size, reach=reach)
     if q.dtype != torch.float64:  # half precision is too coarse for the power method
         q, k = q.float(), k.float()
     usable = ~padding.repeat_interleave(heads, 0)  # [G, S] with G = B * H
@@ -157,7 +157,7 @@ _cluster_op = torch.library.custom_op(
     "nacre::cluster_topk",
     _cluster_search,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal, int? block_size, int? blocks)"
+    schema="(Tensor q, Tensor k, Tensor padding, int top_k, bool causal, int? block_size, int? reach)"
     " -> (Tensor, Tensor)",
 )
 
@@ -170,7 +170,7 @@ def _result_shape(
     top_k: int,
     causal: bool,
     block_size: int | None,
-    blocks: int | None,
+    reach: int | None,
 ) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
 

@@ -216,7 +216,7 @@ def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor
     own = torch.div(newest, size, rounding_mode="floor")
     first = (own - blocks + 1).clamp(min=0)  # oldest block that is still there
     if config.top_k is not None and config.selection == Selection.SQRT:
-        wanted = blocks_to_search(config.top_k, size, config.blocks)
+        wanted = blocks_to_search(config.top_k, size, config.reach)
         position, allowed = _candidates(state, query, first, own, min(wanted, blocks))
     else:
         count = blocks * size

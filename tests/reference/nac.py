@@ -164,4 +164,4 @@ def _keys(config, q, keys, matches, padded, i):
         plan = plan_clusters(len(keys), config.top_k, causal=config.causal, block_size=config.block_size)
         return sorted(cluster_keys(q, keys, padded, config.top_k, plan, own))
     block = config.block_size or math.isqrt(len(keys))
-    return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own, config.blocks)
+    return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own, config.reach)

@@ -19,8 +19,8 @@ def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def sqrt_keys(query, keys, padded, top_k, block, i=None, least=None):
-    """Positions selected for one query. `i` is its own position if causal, `least` the fewest blocks."""
+def sqrt_keys(query, keys, padded, top_k, block, i=None, reach=None):
+    """Positions selected for one query. `i` is its own position if causal, `reach` the keys to compare with."""
     causal = i is not None
     blocks = blocks_of(len(keys), block, causal)
     candidates = []
@@ -32,7 +32,7 @@ def sqrt_keys(query, keys, padded, top_k, block, i=None, least=None):
         elif usable and not (causal and positions[0] > i):
             centroid = [sum(keys[p][d] for p in usable) / len(usable) for d in range(len(query))]
             coarse.append((dot(query, centroid), number))
-    for number in best(coarse, max(least or 1, math.ceil(top_k / block))):
+    for number in best(coarse, math.ceil(max(top_k, reach or 0) / block)):
         candidates += [p for p in blocks[number] if not padded[p]]
     return best([(dot(query, keys[p]), p) for p in candidates], top_k)
 

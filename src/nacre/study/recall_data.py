@@ -43,6 +43,11 @@ class Sample:
     answer: Tensor
     place: Tensor
 
+    @property
+    def values(self) -> Tensor:
+        """[B, T, VALUES] one-hot values of the items, zeros at the step that asks."""
+        return self.x[..., _KEY : _KEY + VALUES]
+
     def split(self, size: int) -> Iterator[Sample]:
         """The same, a few sequences at a time."""
         for i in range(0, len(self.answer), size):

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nacre.picture import open_frame, png
-from nacre.study.recall_data import VALUES
+from nacre.study.recall_run import guessed
 from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def plot_recall(results: Sequence[dict[str, Any]]) -> bytes:
             if column == 0:
                 ax.set_ylabel(title, fontsize=TEXT)
         panels[0, column].set_title(f"by {section[0]}, {section[1] - 1} items", fontsize=TEXT)
-        panels[0, column].axhline(1 / VALUES, color="#888888", linewidth=1, linestyle=":")
+        panels[0, column].axhline(guessed(*section[:2]), color="#888888", linewidth=1, linestyle=":")
         panels[0, column].set_ylim(-0.03, 1.03)
         panels[1, column].set_xlabel("training steps", fontsize=TEXT)
     handles, labels = [], []

@@ -81,19 +81,19 @@ def train(run: RecallRun, on_step: Callable[[int, float], None]) -> dict[str, An
     net = RecallNetwork(run.spec)
     optimiser = torch.optim.AdamW(net.parameters(), RATE)
     generator = torch.Generator().manual_seed(run.seed)
-    held_out = draw(run.question, _HELD_OUT, run.length, torch.Generator().manual_seed(_HELD_OUT_SEED))
-    curve = [{"step": 0, "loss": None} | score(net, held_out)]
+    sample = held_out(run.question, run.length)
+    curve = [{"step": 0, "loss": None} | score(net, sample)]
     every = math.ceil(run.steps / _POINTS)
     for step in range(1, run.steps + 1):
         net.train()
-        sample = draw(run.question, BATCH, run.length, generator)
-        loss = cross_entropy(net(sample), sample.answer)
+        fresh = draw(run.question, BATCH, run.length, generator)
+        loss = cross_entropy(net(fresh), fresh.answer)
         optimiser.zero_grad()
         loss.backward()
         clip_grad_norm_(net.parameters(), CLIP)
         optimiser.step()
         if step % every == 0 or step == run.steps:
-            curve.append({"step": step, "loss": loss.item()} | score(net, held_out))
+            curve.append({"step": step, "loss": loss.item()} | score(net, sample))
         on_step(step, loss.item())
     return {
         "question": run.question,
@@ -110,6 +110,17 @@ def train(run: RecallRun, on_step: Callable[[int, float], None]) -> dict[str, An
         "budget": {"batch": BATCH, "learning_rate": RATE, "gradient_norm": CLIP, "held_out": _HELD_OUT},
         "provenance": provenance(None),
     }
+
+
+def held_out(question: str, length: int) -> Sample:
+    """Sequences that no run trains on, the same for all."""
+    return draw(question, _HELD_OUT, length, torch.Generator().manual_seed(_HELD_OUT_SEED))
+
+
+def guessed(question: str, length: int) -> float:
+    """Accuracy of a control that finds nothing: it answers with the most frequent value of a sequence."""
+    sample = held_out(question, length)
+    return (sample.values.sum(1).argmax(1) == sample.answer).float().mean().item()
 
 
 @torch.no_grad()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from nacre.study.recall_run import guessed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
@@ -82,14 +84,15 @@ def rows_of(results: Iterable[dict[str, Any]]) -> list[Row]:
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
-    """A table for each question, length and budget; chance is 0.25."""
+    """A table for each question, length and budget, with what a guess gets."""
     for section in dict.fromkeys((row.question, row.length, row.steps) for row in rows):
         question, length, steps = section
         table = Table(
             box=box.SIMPLE_HEAD,
             title=f"item asked for by its {question}, {length - 1} items, {steps:,} training steps",
             title_justify="left",
-            caption="chance 0.25; found: how often the keys that a head chose hold the item",
+            caption=f"the most frequent value of each sequence as answer: {guessed(question, length):.3f}; "
+            "found: how often the keys that a head chose hold the item",
             caption_justify="left",
         )
         table.add_column("model", overflow="fold")

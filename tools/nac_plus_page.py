@@ -1,0 +1,153 @@
+"""Write the tables and the picture of docs/nac-plus.md: python tools/nac_plus_page.py [STUDY].
+
+With a folder that `nacre study recall` and tools/recall_trials.py wrote, its results are taken over into
+results/recall first.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from performance_tables import MARKED, load, milliseconds, number, table
+from provenance import ROOT
+from results_page import RUNS, came_from, replace_results
+
+from nacre.study.recall_plot import plot_recall
+from nacre.study.recall_run import guessed
+from nacre.study.recall_table import Row, read_results, rows_of
+from nacre.train.compare import blocks_of
+from nacre.train.compare import rows_of as compared
+from nacre.train.results import find_results
+
+PAGE = ROOT / "docs" / "nac-plus.md"
+PICTURE = ROOT / "docs" / "images" / "recall.png"
+RECALL = ROOT / "results" / "recall"
+
+MAIN = ("nac", "nac-plus", "sdpa")
+SECTIONS = {"24 steps": ("key", 24, 1500), "64": ("key", 64, 1500), "256": ("key", 256, 3000)}
+SECTIONS |= {"by time, 64": ("time", 64, 1500)}
+TASK_MODELS = ("nac", "nac-plus", "nac-pw", "sdpa", "cfc-ncp")
+
+# What changes from the line above or from what is named -> the model that shows it.
+PARTS = {
+    "the paper's layer": "nac",
+    "only the wider search (`reach=512`: here, all keys)": "nac:reach=512",
+    "only the match synapse": "nac:match=content",
+    "match synapse, a search of 64 keys": "nac:match=content,reach=64",
+    "match synapse, wider search": "nac:match=content,reach=512",
+    "match synapse, groups of similar keys instead of blocks": "nac:match=content,selection=cluster",
+    "and a match of elapsed time: nac-plus": "nac-plus",
+    "nac-plus, gains start at 1 instead of 8": "nac-plus:gain=1",
+    "nac-plus, φ without bounds": "nac-plus:phi=linear",
+    "match synapse, wider search, gain fixed": "trial fixed-gain",
+    "…, q · k without normalisation": "trial raw",
+    "…, key neurons start as copies of query neurons": "trial tied",
+    "…, match into the circuit instead of onto φ": "trial to-circuit",
+    "…, half of the keys drawn at random in training": "trial explore",
+    "…, 32 keys at first, 8 from step 750 on": "trial anneal",
+    "…, a second branch over block means": "trial coarse",
+    "match synapse, 1 block, a second branch over block means": "trial coarse-1-block",
+}
+
+
+def _rows() -> dict[tuple[str, str, int, int], Row]:
+    return {(r.model, r.question, r.length, r.steps): r for r in rows_of(read_results(RECALL))}
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    found = "" if row.found is None else f" ({row.found:.2f})"
+    return f"{row.accuracy:.3f}{found} [{row.seeds}]"
+
+
+def answers() -> str:
+    """Accuracy of the main models on each question."""
+    rows = _rows()
+    body = [
+        (f"`{model}`", *(_cell(rows.get((model, *section))) for section in SECTIONS.values())) for model in MAIN
+    ]
+    guesses = [f"{guessed(question, length):.3f}" for question, length, _ in SECTIONS.values()]
+    return table(("model", *SECTIONS), [*body, ("control: the most frequent value", *guesses)])
+
+
+def parts() -> str:
+    """What each part bought, and what was tried beside."""
+    rows = _rows()
+    columns = (("key", 64, 1500), ("key", 256, 1500))
+    body = [
+        (words, *(_cell(rows.get((model, *section))) for section in columns)) for words, model in PARTS.items()
+    ]
+    return table(("what", "64 steps", "256 steps"), body)
+
+
+def periods() -> str:
+    """Shortest period of the rhythms, on the question by time."""
+    rows = _rows()
+    models = {"8 units of time (nac-plus)": "nac-plus", "2 units": "trial short-periods"}
+    body = [(words, _cell(rows.get((m, "time", 64, 1500)))) for words, m in models.items()]
+    return table(("shortest period", "by time, 64 steps"), body)
+
+
+def speed() -> str:
+    """Training step and forward pass of nac-plus beside nac."""
+    results = load("nac-plus/bench.json")["results"]
+    by = {(r["model"], r["length"]): r for r in results}
+    body = []
+    for length in sorted({r["length"] for r in results}):
+        plus, nac = by["nac-plus", length], by["nac", length]
+        cells = [f"{length:,}"]
+        for action in ("forward", "step"):
+            ratio = plus[action]["seconds"] / nac[action]["seconds"]
+            cells += [milliseconds(nac[action]), milliseconds(plus[action]), number(ratio)]
+        body.append(cells)
+    return table(("length", "forward ms: nac", "nac-plus", "ratio", "step ms: nac", "nac-plus", "ratio"), body)
+
+
+def tasks() -> str:
+    """Mean ± std over folds on the tasks of the harness."""
+    body = []
+    for block in blocks_of(find_results(RUNS).results):
+        if "nac-plus" not in block.models:
+            continue
+        rows = {row.model: row for row in compared(block)}
+        cells = []
+        for model in TASK_MODELS:
+            row = rows.get(model)
+            deviation = "" if row is None or row.std is None else f" ± {number(row.std)}"
+            cells.append("" if row is None else f"{_figure(row.mean)}{deviation} [{len(row.folds)}]")
+        body.append((f"{block.setting.task}, {block.setting.metric}", *cells))
+    return table(("task", *(f"`{m}`" for m in TASK_MODELS)), body)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 else f"{value:.4f}"
+
+
+def origin() -> str:
+    """Where the figures of the recall study come from."""
+    return came_from(RECALL, "*.json")
+
+
+TABLES = {"answers": answers, "parts": parts, "periods": periods, "speed": speed, "tasks": tasks, "origin": origin}
+
+
+def page() -> str:
+    """The page with its tables written anew."""
+    return MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", PAGE.read_text())
+
+
+def picture() -> bytes:
+    """Curves of the main models."""
+    wanted = set(SECTIONS.values())
+    results = [r for r in read_results(RECALL) if r["model"] in MAIN]
+    return plot_recall([r for r in results if (r["question"], r["length"], r["steps"]) in wanted])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.stdout.write(f"took over {replace_results(RECALL, Path(sys.argv[1]), '*.json')} results\n")
+    PICTURE.write_bytes(picture())
+    PAGE.write_text(page())
+    sys.stdout.write(f"wrote {PAGE.relative_to(ROOT)} and {PICTURE.relative_to(ROOT)}\n")
