@@ -32,7 +32,8 @@ def plot_recall(results: Sequence[dict[str, Any]]) -> bytes:
             if column == 0:
                 ax.set_ylabel(title, fontsize=TEXT)
         panels[0, column].set_title(f"by {section[0]}, {section[1] - 1} items", fontsize=TEXT)
-        panels[0, column].axhline(guessed(*section[:2]), color="#888888", linewidth=1, linestyle=":")
+        guess = guessed(*section[:2])
+        panels[0, column].axhline(guess, color="#888888", linewidth=1, linestyle=":", label="most frequent value")
         panels[0, column].set_ylim(-0.03, 1.03)
         panels[1, column].set_xlabel("training steps", fontsize=TEXT)
     handles, labels = [], []
