@@ -166,14 +166,7 @@ _exact_op = torch.library.custom_op(
 
 @_sqrt_op.register_fake
 def _sqrt_shape(
-    q: Tensor,
-    k: Tensor,
-    skip: Tensor,
-    padding: Tensor,
-    top_k: int,
-    causal: bool,
-    block_size: int | None,
-    reach: int | None,
+    q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, *_: object
 ) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
 

@@ -163,15 +163,7 @@ _cluster_op = torch.library.custom_op(
 
 
 @_cluster_op.register_fake
-def _result_shape(
-    q: Tensor,
-    k: Tensor,
-    padding: Tensor,
-    top_k: int,
-    causal: bool,
-    block_size: int | None,
-    reach: int | None,
-) -> tuple[Tensor, Tensor]:
+def _result_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, *_: object) -> tuple[Tensor, Tensor]:
     return empty_result(q, top_k)
 
 
