@@ -15,16 +15,7 @@ from nacre.inputs import prepare
 from nacre.io import saveable
 from nacre.match import MatchSynapse, since_first
 from nacre.packing import Packing
-from nacre.pairs import (
-    Tokens,
-    attend,
-    elapsed_time,
-    mix,
-    pair_gates,
-    settle_rows,
-    shares,
-    solve_gates,
-)
+from nacre.pairs import Tokens, attend, elapsed_time, mix, pair_gates, settle_rows, shares, solve_gates
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
 from nacre.trace import Trace, build_trace

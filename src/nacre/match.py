@@ -38,6 +38,13 @@ class MatchSynapse(nn.Module):
         bias: Whether the rhythm a query looks for has an additive constant.
         device: Where the parameters live.
         dtype: Their type.
+
+    Example:
+        >>> synapse = MatchSynapse(heads=2, d_head=4, gain=5.0)
+        >>> q, now = torch.randn(3, 2, 4), torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
+        >>> match = (synapse.asked(q, now) * synapse.offered(q, now)).sum(-1)  # of 3 steps with themselves
+        >>> match.shape, bool((match <= 10).all())
+        (torch.Size([3, 2]), True)
     """
 
     def __init__(
@@ -98,9 +105,8 @@ class MatchSynapse(nn.Module):
         cosine, sine = wide(wanted).transpose(0, 1).chunk(2, -1)  # [R, H, F]
         # Without any weight a query looks for what is near in time, where all cosines are 1.
         cosine, sine = _unit(torch.cat([cosine + 1, sine], -1)).chunk(2, -1)
-        cos_now, sin_now = (
-            x.unsqueeze(1) for x in _phases(query, 1 if stamp is None else stamp)
-        )  # [R or 1, 1, F]
+        phases = _phases(query, 1 if stamp is None else stamp)
+        cos_now, sin_now = (x.unsqueeze(1) for x in phases)  # [R or 1, 1, F]
         # cos(a - b) and sin(a - b) written as products of what belongs to a and what belongs to b.
         turned = torch.cat([cosine * cos_now + sine * sin_now, cosine * sin_now - sine * cos_now], -1)
         return torch.cat([content, self.gain[1].unsqueeze(-1) * turned], -1)
@@ -137,5 +143,5 @@ def _phases(like: Tensor, stamp: Tensor | int) -> tuple[Tensor, Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Vectors scaled to a length just below 1; those near 0 stay near 0, and so do their gradients."""
+    """Vectors scaled to a length just below 1; those near 0 stay near 0, so that gradients stay finite."""
     return x * (x.square().sum(-1, keepdim=True) + _TINY).rsqrt()
