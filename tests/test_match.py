@@ -169,7 +169,7 @@ def test_nac_plus_is_named_options_of_nac():
     torch.manual_seed(1)
     plus = nacre.create("nac-plus", d_input=8, d_model=8, num_heads=2)
     torch.manual_seed(1)
-    same = nacre.NAC(8, 2, d_input=8, match="both", reach=512)
+    same = nacre.NAC(8, 2, d_input=8, match="both", reach=256)
     x = torch.randn(2, 30, 8)
     assert torch.equal(plus(x), same(x))
     with pytest.raises(ValueError, match="use 'nac' to choose freely"):

@@ -42,7 +42,7 @@ SIZES = {
     "narrow": (1, 60_000, {"d_model": 32, "num_heads": 2}, 1.0),
     "cluster": (1, 20_000, {**LAYER, "selection": "cluster"}, 1.0),
     "padding": (32, 2000, LAYER, 0.25),
-    "match": (1, 40_000, {**LAYER, "match": "both", "reach": 512}, 1.0),
+    "match": (1, 40_000, {**LAYER, "match": "both", "reach": 256}, 1.0),
 }
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from performance_tables import MARKED, load, milliseconds, number, table
 from provenance import ROOT
@@ -34,7 +36,6 @@ PARTS = {
     "the paper's layer": "nac",
     "only the wider search (`reach=512`: here, all keys)": "nac:reach=512",
     "only the match synapse": "nac:match=content",
-    "match synapse, a search of 64 keys": "nac:match=content,reach=64",
     "match synapse, wider search": "nac:match=content,reach=512",
     "match synapse, groups of similar keys instead of blocks": "nac:match=content,selection=cluster",
     "and a match of elapsed time: nac-plus": "nac-plus",
@@ -74,12 +75,24 @@ def answers() -> str:
 
 def parts() -> str:
     """What each part bought, and what was tried beside."""
-    rows = _rows()
-    columns = (("key", 64, 1500), ("key", 256, 1500))
-    body = [
-        (words, *(_cell(rows.get((model, *section))) for section in columns)) for words, model in PARTS.items()
-    ]
+    results = read_results(RECALL)
+    body = [(words, *(_at_step(results, model, length) for length in (64, 256))) for words, model in PARTS.items()]
     return table(("what", "64 steps", "256 steps"), body)
+
+
+def _at_step(results: list[dict[str, Any]], model: str, length: int, step: int = 1500) -> str:
+    """Accuracy on the way of longer runs, too: nothing in training depends on how long it will last."""
+    points = [
+        point
+        for result in results
+        if (result["model"], result["question"], result["length"]) == (model, "key", length)
+        for point in result["curve"]
+        if point["step"] == step
+    ]
+    if not points:
+        return ""
+    accuracy, found = (mean(point[name] for point in points) for name in ("accuracy", "found"))
+    return f"{accuracy:.3f} ({found:.2f}) [{len(points)}]"
 
 
 def periods() -> str:

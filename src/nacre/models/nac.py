@@ -25,8 +25,8 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-# A product is cheap beside a circuit: a query is compared with all of 512 keys, half of 1,024, an eighth of 4,096.
-PLUS: dict[str, Any] = {"match": "both", "reach": 512}
+# A product is cheap beside a circuit: a query is compared with all of 256 keys, a quarter of 1,024.
+PLUS: dict[str, Any] = {"match": "both", "reach": 256}
 
 
 def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "Razzaq and Zhao, 2026") -> None:
