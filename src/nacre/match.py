@@ -22,7 +22,7 @@ from nacre.dynamics import wide
 
 _RHYTHMS = 6  # periods, each twice the one before
 # In units of time. Shorter periods look sharp on the few keys that were chosen, but are blind to those one period
-# away: with 2 in place of 8, layers unlearned to find what is near.
+# away: with 2 in place of 8, most heads unlearned to choose what is near (docs/nac-plus.md).
 _SHORTEST = 8.0
 _TINY = 1e-6  # squared length below which a vector fades instead of being scaled to length 1
 
