@@ -128,14 +128,15 @@ def tasks() -> str:
         cells = []
         for model in TASK_MODELS:
             row = rows.get(model)
-            deviation = "" if row is None or row.std is None else f" ± {number(row.std)}"
-            cells.append("" if row is None else f"{_figure(row.mean)}{deviation} [{len(row.folds)}]")
+            deviation = "" if row is None or row.std is None else f" ± {_figure(row.std, row.mean)}"
+            cells.append("" if row is None else f"{_figure(row.mean, row.mean)}{deviation} [{len(row.folds)}]")
         body.append((f"{block.setting.task}, {block.setting.metric}", *cells))
     return table(("task", *(f"`{m}`" for m in TASK_MODELS)), body)
 
 
-def _figure(value: float) -> str:
-    return f"{value:.1f}" if value >= 1 else f"{value:.4f}"
+def _figure(value: float, size: float) -> str:
+    """With the digits that suit figures of some size."""
+    return f"{value:.1f}" if size >= 1 else f"{value:.4f}"
 
 
 def origin() -> str:
