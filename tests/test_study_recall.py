@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 
 from nacre.commands import app
 from nacre.lock import Busy, alone
-from nacre.study import recall, recall_run
+from nacre.study import recall_run, runs
 from nacre.study.recall import Recall, run_recall
 from nacre.study.recall_data import VALUES, draw
 from nacre.study.recall_net import RecallNetwork
-from nacre.study.recall_run import RecallRun, guessed, run_once, score, train
+from nacre.study.recall_run import RecallRun, guessed, score, train
 from nacre.study.recall_table import read_results, rows_of
+from nacre.study.runs import run_once
 from nacre.study.spec import ModelSpec
 
 
@@ -210,7 +211,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path, monkeypatch, c
             raise RuntimeError("out of memory")
         return run_once(one, out, on_step)
 
-    monkeypatch.setattr(recall, "run_once", fail_once)
+    monkeypatch.setattr(runs, "run_once", fail_once)
     with pytest.raises(ValueError, match=r"1 of the runs failed:\n.*seed 0: out of memory"):
         run_recall(Recall(["nac"], lengths=[6], steps=1, seeds=2, out=tmp_path))
     assert [r["seed"] for r in read_results(tmp_path)] == [1]

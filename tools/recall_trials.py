@@ -24,7 +24,8 @@ from nacre.packing import Packing
 from nacre.pairs import Tokens, mix, pair_elapsed, pair_match, pair_time_gates, shares, solve_gates
 from nacre.provenance import provenance
 from nacre.study import recall_run
-from nacre.study.recall_run import RecallRun, run_once
+from nacre.study.recall_run import RecallRun
+from nacre.study.runs import run_once
 from nacre.study.spec import ModelSpec
 
 PLUS: dict[str, Any] = {"match": "content", "reach": 512}

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from nacre._check import choice, whole
-from nacre.io import write_whole
-from nacre.lock import Busy
-from nacre.progress import bars
 from nacre.study.recall_data import Question
 from nacre.study.recall_net import RecallNetwork
-from nacre.study.recall_run import RecallRun, run_once
-from nacre.study.recall_table import csv_text, print_rows, read_results, rows_of
+from nacre.study.recall_run import RecallRun
+from nacre.study.recall_table import Row, print_rows, read_results, rows_of
+from nacre.study.runs import csv_text, run_all, write_files
 from nacre.study.spec import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from rich.progress import Progress
 
 MODELS = ("nac", "nac-plus", "sdpa")
 
@@ -63,20 +59,10 @@ def run_recall(study: Recall) -> list[dict[str, Any]]:
     for spec in dict.fromkeys(run.spec for run in todo):
         RecallNetwork(spec)  # refuses options that do not suit
     console = Console()
-    made, failures = [], []
-    with bars(console) as progress:
-        total = progress.add_task("runs", total=len(todo), loss="")
-        for run in todo:
-            try:
-                made += _run(run, study.out, progress, console)
-            except (RuntimeError, MemoryError) as error:  # of one model on one length; the rest goes on
-                failures.append(f"{run}: {error}")
-                console.print(f"[red]failed[/] {failures[-1]}", highlight=False)
-            progress.advance(total)
+    ran = run_all(todo, study.out, console, _describe)
     _report(study.out, console)
-    if failures:
-        raise ValueError(f"{len(failures)} of the runs failed:\n  " + "\n  ".join(failures))
-    return made
+    ran.require_success()
+    return ran.made
 
 
 def _runs(study: Recall) -> Iterator[RecallRun]:
@@ -113,27 +99,9 @@ def _with_keys(spec: ModelSpec, top_k: Sequence[int]) -> list[ModelSpec]:
     return [spec.replace(top_k=whole("top_k", k, 1)) for k in top_k]
 
 
-def _run(run: RecallRun, out: Path, progress: Progress, console: Console) -> list[dict[str, Any]]:
-    bar = progress.add_task(str(run), total=run.steps, loss="")
-
-    def show(step: int, loss: float) -> None:
-        progress.update(bar, completed=step, loss=f"loss {loss:.3f}")
-
-    try:
-        result = run_once(run, out, show)
-    except Busy:
-        console.print(f"{run} is at work in another process", style="dim", highlight=False)
-        return []
-    finally:
-        progress.remove_task(bar)
-    if result is None:
-        console.print(f"{run} is done", style="dim", highlight=False)
-        return []
+def _describe(result: dict[str, Any]) -> str:
     found = "" if result["found"] is None else f", found {result['found']:.2f}"
-    console.print(
-        f"{run}: [bold]accuracy {result['accuracy']:.3f}[/]{found}, {result['seconds']:.0f} s", highlight=False
-    )
-    return [result]
+    return f"[bold]accuracy {result['accuracy']:.3f}[/]{found}, {result['seconds']:.0f} s"
 
 
 def _report(out: Path, console: Console) -> None:
@@ -144,5 +112,5 @@ def _report(out: Path, console: Console) -> None:
 
     rows = rows_of(results)
     print_rows(rows, console)
-    for path, data in ((out / "recall.csv", csv_text(rows).encode()), (out / "recall.png", plot_recall(results))):
-        console.print(f"wrote {write_whole(path, data)}", soft_wrap=True, highlight=False)
+    table, picture = csv_text(rows, Row).encode(), plot_recall(results)
+    write_files({out / "recall.csv": table, out / "recall.png": picture}, console)

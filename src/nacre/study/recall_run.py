@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time as clock
 from dataclasses import dataclass
@@ -12,17 +11,15 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from nacre.io import write_whole
-from nacre.lock import alone
 from nacre.provenance import provenance
 from nacre.study.recall_data import draw
 from nacre.study.recall_net import RecallNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from nacre.study.recall_data import Sample
+    from nacre.study.runs import OnStep
     from nacre.study.spec import ModelSpec
 
 BATCH, RATE, CLIP = 128, 3e-3, 1.0
@@ -57,24 +54,12 @@ class RecallRun:
         """For people to read."""
         return f"{self.spec} on {self.question}, T={self.length}, seed {self.seed}"
 
-
-def run_once(run: RecallRun, out: Path, on_step: Callable[[int, float], None]) -> dict[str, Any] | None:
-    """Train and write the result file; None if that has been done.
-
-    Raises:
-        Busy: If another process is at work on it.
-    """
-    path = run.path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.with_suffix(".lock")):
-        if path.exists():
-            return None
-        result = train(run, on_step)
-        write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
-    return result
+    def do(self, on_step: OnStep) -> dict[str, Any]:
+        """Train and score."""
+        return train(self, on_step)
 
 
-def train(run: RecallRun, on_step: Callable[[int, float], None]) -> dict[str, Any]:
+def train(run: RecallRun, on_step: OnStep) -> dict[str, Any]:
     """Train a model on fresh sequences, with AdamW, and score it on held-out ones every now and then."""
     start = clock.perf_counter()
     torch.manual_seed(run.seed)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from nacre.study.recall_run import guessed
+from nacre.study.runs import read_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,17 +54,11 @@ def read_results(out: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: If one of them cannot be read.
     """
-    results = []
-    for path in sorted(out.glob("*/*.json")):
-        try:
-            result = json.loads(path.read_bytes())
-            damaged = not ({*_NEEDED} <= {*result} and {"step", "accuracy", "found"} <= {*result["curve"][-1]})
-        except (ValueError, KeyError, IndexError, TypeError):  # no JSON, or something else than a result
-            result, damaged = {}, True
-        if damaged:
-            raise ValueError(f"{path} is damaged; delete it and run again")
-        results.append(result)
-    return results
+    return read_files(out, _is_whole)
+
+
+def _is_whole(result: dict[str, Any]) -> bool:
+    return {*_NEEDED} <= {*result} and {"step", "accuracy", "found"} <= {*result["curve"][-1]}
 
 
 def rows_of(results: Iterable[dict[str, Any]]) -> list[Row]:
@@ -110,12 +102,3 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
                 )
                 table.add_row(row.model, *numbers)
         console.print(table)
-
-
-def csv_text(rows: Sequence[Row]) -> str:
-    """The rows as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*Row.__dataclass_fields__], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return text.getvalue()

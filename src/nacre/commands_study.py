@@ -1,0 +1,42 @@
+"""The commands of `nacre study`: names and the functions they call, no logic. Needs typer."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nacre.study.recall_data import Question
+
+study = typer.Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
+
+
+@study.command("recall")
+def study_recall(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Models, with options if need be, such as 'nac:match=content,selection=exact'; repeated.",
+            show_default="nac, nac-plus, sdpa",
+        ),
+    ] = None,
+    question: Annotated[
+        list[Question] | None, typer.Option(help="How the item is asked for; repeated.", show_default="key")
+    ] = None,
+    length: Annotated[
+        list[int] | None, typer.Option(help="Steps of a sequence, repeated.", min=3, show_default="64")
+    ] = None,
+    top_k: Annotated[
+        list[int] | None,
+        typer.Option(help="Keys of a query in NAC layers, repeated.", min=1, show_default="each layer's own"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.", min=1)] = 1,
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1500,
+    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/recall"),
+) -> None:
+    """Can a model find one item among many? Trains it on associative recall, and shows what its keys hold."""
+    from nacre.study.recall import MODELS, Recall, run_recall
+
+    questions = question or [Question.KEY]
+    run_recall(Recall(model or MODELS, questions, length or [64], top_k or [], seeds, steps, out))
