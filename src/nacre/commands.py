@@ -9,6 +9,10 @@ from nacre._version import __version__
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
 
+_DataDir = Annotated[
+    Path | None, typer.Option(help="Where data files lie.", show_default="$NACRE_DATA, then the cache")
+]
+
 app = typer.Typer(
     help="Continuous-time attention wired like the nervous system of C. elegans.",
     no_args_is_help=True,
@@ -125,6 +129,37 @@ def train(
 
 
 @app.command()
+def tune(
+    task: Annotated[str, typer.Argument(help="A task, see `nacre tasks`, or a recipe of your own (.toml).")],
+    model: Annotated[str, typer.Option("--model", "-m", help="The model.")] = "nac",
+    trials: Annotated[int, typer.Option(help="Trials in all, those already done included.", min=1)] = 30,
+    profile: Annotated[Profile, typer.Option(help="How much each trial trains.")] = Profile.PAPER,
+    folds: Annotated[int, typer.Option(help="Folds whose validation parts judge a trial.", min=1)] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Search only this, such as lr or layer.top_k; repeated.", show_default="all"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights and search.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Where results go.", show_default="tuning/TASK/MODEL")] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of a database that several machines share, such as postgresql://user@host/name.",
+            show_default="a file in --out",
+        ),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study there.", show_default="TASK-MODEL-PROFILE")
+    ] = None,
+    data_dir: _DataDir = None,
+) -> None:
+    """Search for a better recipe for a model by Bayesian optimisation. Start it again to go on with it."""
+    from nacre.train.tuning.tune import Tune, run_tuning
+
+    run_tuning(Tune(task, model, trials, profile, folds, only or (), seed, out, storage, study, data_dir))
+
+
+@app.command()
 def table(
     runs: Annotated[Path, typer.Argument(help="Where runs are.")] = Path("runs"),
     task: Annotated[str | None, typer.Option(help="Only this task.", show_default="all")] = None,
@@ -156,9 +191,6 @@ def predict(
 
 data = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 app.add_typer(data, name="data")
-_DataDir = Annotated[
-    Path | None, typer.Option(help="Where data files lie.", show_default="$NACRE_DATA, then the cache")
-]
 
 
 @data.command("list")

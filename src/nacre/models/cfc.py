@@ -11,8 +11,9 @@ from torch.nn.functional import linear
 from nacre._check import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel
-from nacre.models.cfc_recurrence import ClosedForm, held_for
+from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice, Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -31,7 +32,8 @@ INNER, OUTER = 0.666, 1.7159
         causal=True,
         cost="T m d",
         checked="ncps 1.0.1",
-    )
+    ),
+    space={"backbone_units": Whole(16, 256, log=True), "backbone_layers": Whole(1, 3), "mode": Choice(MODES)},
 )
 @saveable("CfC")
 class CfC(SequenceModel):

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from nacre._check import real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel
-from nacre.models.cfc_recurrence import ClosedForm, held_for
+from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice, Real
 from nacre.synapses import MaskedParameter
 from nacre.wiring import Wiring
 
@@ -59,7 +60,8 @@ class WiredLayer(nn.Module):
         causal=True,
         cost="T d²",
         checked="ncps 1.0.1",
-    )
+    ),
+    space={"sparsity": Real(0.1, 0.9), "mode": Choice(MODES)},
 )
 @saveable("WiredCfC")
 class WiredCfC(SequenceModel):

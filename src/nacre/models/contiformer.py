@@ -15,6 +15,7 @@ from nacre.io import saveable
 from nacre.models.base import SequenceModel, split_heads
 from nacre.models.contiformer_flow import Field, QueryCurve, path
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,8 @@ class _Recomputed(torch.autograd.Function):
         causal=False,
         cost="T² S d²",
         checked="torchdiffeq",
-    )
+    ),
+    space={"nodes": Whole(2, 5), "d_feedforward": Whole(32, 256, log=True)},
 )
 @saveable("ContiFormer")
 class ContiFormer(SequenceModel):

@@ -13,6 +13,7 @@ from nacre.models.base import SequenceModel, unbind_time
 from nacre.models.flow import relaxing_steps
 from nacre.models.ode_rnn import ODERNN
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice, Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -78,7 +79,8 @@ class CTRNN(SequenceModel):
         causal=True,
         cost="T S d²",
         checked="torchdiffeq",
-    )
+    ),
+    space={"cell": Choice(_CELLS), "unfolds": Whole(2, 8)},
 )
 def ct_rnn(
     d_input: int, d_model: int, *, cell: str = "leaky", unfolds: int = 5, time_scale: float = 1.0

@@ -12,6 +12,7 @@ from nacre._check import flag, real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads, unbind_time
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Real, Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
         causal=False,
         cost="T S d² + T² S d",
         checked="torchdiffeq",
-    )
+    ),
+    space={"hidden": Whole(16, 64, log=True), "unfolds": Whole(1, 4), "point_mass": Real(0.1, 10.0, log=True)},
 )
 @saveable("CTA")
 class CTA(SequenceModel):

@@ -13,6 +13,7 @@ from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.kalman import Filtered, kalman_filter, transition
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -34,7 +35,13 @@ _SLOWEST_RATE = 1e-6
         causal=True,
         cost="T (d² + N²)",
         checked="textbook filter, joint Gaussian",
-    )
+    ),
+    space={
+        "hidden": Whole(16, 80, log=True),
+        "layers": Whole(1, 3),
+        "channels": Whole(2, 8),
+        "latent": Whole(2, 8),
+    },
 )
 @saveable("DeepState")
 class DeepState(SequenceModel):

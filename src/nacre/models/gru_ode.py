@@ -12,6 +12,7 @@ from nacre.io import saveable
 from nacre.models.base import SequenceModel, unbind_time
 from nacre.models.flow import relaxing_steps
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
         causal=True,
         cost="T S d²",
         checked="torchdiffeq",
-    )
+    ),
+    space={"unfolds": Whole(2, 8)},
 )
 @saveable("GRUODE")
 class GRUODE(SequenceModel):

@@ -12,6 +12,7 @@ from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.ltc_neurons import LTCNeurons
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Real, Whole
 from nacre.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
         causal=True,
         cost="T S d²",
         checked="ncps 1.0.1",
-    )
+    ),
+    space={"unfolds": Whole(3, 12)},
 )
 @saveable("LTCFC")
 class LTCFC(SequenceModel):
@@ -82,7 +84,8 @@ class LTCFC(SequenceModel):
         causal=True,
         cost="T S d²",
         checked="ncps 1.0.1",
-    )
+    ),
+    space={"unfolds": Whole(3, 12), "sparsity": Real(0.1, 0.9)},
 )
 @saveable("LTCNCP")
 class LTCNCP(SequenceModel):

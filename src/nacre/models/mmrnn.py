@@ -13,6 +13,7 @@ from nacre.models.base import SequenceModel, unbind_time
 from nacre.models.flow import SOLVERS, flow, tanh_field
 from nacre.models.lstm import LSTMStep
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice, Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
         causal=True,
         cost="T S d²",
         checked="torch.nn.LSTMCell, torchdiffeq",
-    )
+    ),
+    space={"solver": Choice((*SOLVERS,)), "unfolds": Whole(1, 6)},
 )
 @saveable("MMRNN")
 class MMRNN(SequenceModel):

@@ -12,6 +12,7 @@ from nacre._check import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -74,7 +75,8 @@ class TimeAttention(nn.Module):
         causal=False,
         cost="T m d",
         checked="loops over the equations",
-    )
+    ),
+    space={"d_time": Whole(32, 256, step=32), "references": Whole(16, 256, log=True)},
 )
 @saveable("MTAN")
 class MTAN(SequenceModel):

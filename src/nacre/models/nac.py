@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nacre.attention import NAC
+from nacre.config import Phi
+from nacre.dynamics import Mode
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice, Real, Space, Whole
 
 # name -> what differs from the defaults (exact mode, top_k 8, sparsity 0.5, NCP wiring), and in words
 VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -28,6 +31,15 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
 # A product is cheap beside a circuit: a query is compared with all of 256 keys, a quarter of 1,024.
 PLUS: dict[str, Any] = {"match": "both", "reach": 256}
 
+# What `nacre tune` searches; a row of the paper's table keeps what it stands for.
+SPACE: Space = {
+    "top_k": Whole(2, 32, log=True),
+    "sparsity": Real(0.1, 0.9),
+    "mode": Choice(tuple(map(str, Mode))),
+    "phi": Choice(tuple(map(str, Phi))),
+}
+PLUS_SPACE: Space = {"gain": Real(1.0, 16.0, log=True)}
+
 
 def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "Razzaq and Zhao, 2026") -> None:
     info = ModelInfo(
@@ -41,7 +53,10 @@ def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "
         checked="slow reference",
     )
 
-    @register(info)
+    space = {option: dimension for option, dimension in SPACE.items() if option not in preset}
+    space |= PLUS_SPACE if "match" in preset else {}
+
+    @register(info, space)
     def factory(*, d_input: int, d_model: int, num_heads: int, **options: Any) -> NAC:  # noqa: ANN401
         for option, value in preset.items():
             if options.get(option, value) != value:

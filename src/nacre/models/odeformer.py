@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nacre._check import real
 from nacre.io import saveable
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Real, Whole
 from nacre.models.transformer_block import BlockFlow
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
         causal=False,
         cost="S (T² d + T d²)",
         checked="torch.nn.MultiheadAttention",
-    )
+    ),
+    space={"steps": Whole(1, 6), "step_size": Real(0.05, 0.5, log=True)},
 )
 @saveable("ODEFormer")
 class ODEFormer(BlockFlow):

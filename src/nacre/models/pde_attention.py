@@ -13,9 +13,12 @@ from nacre._check import choice, real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice, Real, Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
+
+_PDES = ("diffusion", "reaction", "wave")
 
 
 @register(
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
         causal=False,
         cost="T² d + S T d",
         checked="loop over weights, Fourier form",
-    )
+    ),
+    space={"pde": Choice(_PDES), "steps": Whole(1, 8), "alpha": Real(0.01, 0.5, log=True)},
 )
 @saveable("PDEAttention")
 class PDEAttention(SequenceModel):
@@ -80,7 +84,7 @@ class PDEAttention(SequenceModel):
     ) -> None:
         super().__init__(d_input, d_model)
         split_heads(d_model, num_heads)
-        choice("pde", pde, ("diffusion", "reaction", "wave"))
+        choice("pde", pde, _PDES)
         choice("boundary", boundary, ("reflect", "periodic"))
         self.num_heads = num_heads
         self.pde = pde

@@ -12,6 +12,7 @@ from nacre._check import real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
         causal=False,
         cost="T m d",
         checked="performer-pytorch 1.1.4",
-    )
+    ),
+    space={"features": Whole(32, 512, log=True)},
 )
 @saveable("Performer")
 class Performer(SequenceModel):

@@ -13,6 +13,7 @@ from nacre.io import saveable
 from nacre.models.base import SequenceModel, unbind_time
 from nacre.models.lstm import LSTMStep
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Real
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -30,7 +31,8 @@ _OPEN_RATIO = 0.05  # r_on at the start, as in the paper
         causal=True,
         cost="T d²",
         checked="torch.nn.LSTM, scalar formula",
-    )
+    ),
+    space={"leak": Real(1e-4, 1e-2, log=True), "max_period": Real(2.0, 100.0, log=True)},
 )
 @saveable("PhasedLSTM")
 class PhasedLSTM(SequenceModel):

@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nacre._check import choice, there_are, whole
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import nn
+
+    from nacre.models.space import Space
 
 KINDS = ("CT-RNN", "DT-attention", "CT-attention", "NAC")
 
@@ -43,21 +45,31 @@ class ModelInfo:
     checked: str
 
 
-_REGISTRY: dict[str, tuple[ModelInfo, Callable[..., nn.Module]]] = {}
+class _Entry(NamedTuple):
+    info: ModelInfo
+    factory: Callable[..., nn.Module]
+    space: Space
+
+
+_REGISTRY: dict[str, _Entry] = {}
 _Factory = TypeVar("_Factory", bound="Callable[..., nn.Module]")
 
 
-def register(info: ModelInfo) -> Callable[[_Factory], _Factory]:
+def register(info: ModelInfo, space: Space | None = None) -> Callable[[_Factory], _Factory]:
     """Decorator: register a class or function that makes a model.
 
     It takes `d_input`, `d_model`, `num_heads` if the model has heads, and the options of the model by name.
+
+    Args:
+        info: What is known about it.
+        space: Options that `nacre tune` searches, beside the sizes that all models share.
     """
     choice("kind", info.kind, KINDS)
 
     def add(factory: _Factory) -> _Factory:
         if info.name in _REGISTRY:
             raise ValueError(f"model {info.name!r} is registered twice")
-        _REGISTRY[info.name] = (info, factory)
+        _REGISTRY[info.name] = _Entry(info, factory, space or {})
         return factory
 
     return add
@@ -80,7 +92,7 @@ def model_info(name: str) -> ModelInfo:
         >>> model_info("cfc-ncp").uses_time
         True
     """
-    return _find(name)[0]
+    return _find(name).info
 
 
 def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: Any) -> nn.Module:  # noqa: ANN401
@@ -101,7 +113,7 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
         >>> model(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
         torch.Size([2, 10, 64])
     """
-    factory = _find(name)[1]
+    factory = _find(name).factory
     allowed = model_options(name)
     if allowed is not None:
         for option in options:
@@ -110,19 +122,34 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
                 hint = f"did you mean {near[0]!r}? It takes" if near else "it takes"
                 raise TypeError(f"{name} has no option {option!r}; {hint} {', '.join(allowed) or 'none'}")
     whole("num_heads", num_heads, 1)
-    heads = {"num_heads": num_heads} if "num_heads" in inspect.signature(factory).parameters else {}
+    heads = {"num_heads": num_heads} if has_heads(name) else {}
     return factory(d_input=d_input, d_model=d_model, **heads, **options)
 
 
 def model_options(name: str) -> dict[str, Any] | None:
     """Options that `create` takes for a model beside the sizes, with their defaults; None for those of `NAC`."""
-    parameters = inspect.signature(_find(name)[1]).parameters.values()
+    parameters = inspect.signature(_find(name).factory).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
     return {p.name: p.default for p in parameters if p.name not in ("d_input", "d_model", "num_heads")}
 
 
-def _find(name: str) -> tuple[ModelInfo, Callable[..., nn.Module]]:
+def has_heads(name: str) -> bool:
+    """Whether a model has heads, and so uses `num_heads`."""
+    return "num_heads" in inspect.signature(_find(name).factory).parameters
+
+
+def model_space(name: str) -> Space:
+    """Options of a model that `nacre tune` searches.
+
+    Example:
+        >>> model_space("cfc-ncp")["sparsity"]
+        Real(low=0.1, high=0.9, log=False)
+    """
+    return dict(_find(name).space)
+
+
+def _find(name: str) -> _Entry:
     if name not in _REGISTRY:
         raise ValueError(f"unknown model {name!r}; {there_are(name, list_models())}")
     return _REGISTRY[name]

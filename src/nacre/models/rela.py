@@ -11,12 +11,15 @@ from nacre._check import choice, flag
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, split_heads
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Choice
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
 
 _EPSILON = 1e-8
 _QUERIES = 256  # at a time, so that their scores stay in the cache
+
+_NORMS = ("all", "head")
 
 
 @register(
@@ -29,7 +32,8 @@ _QUERIES = 256  # at a time, so that their scores stay in the cache
         causal=False,
         cost="T² d",
         checked="rela-transformer 0.0.7",
-    )
+    ),
+    space={"norm": Choice(_NORMS)},
 )
 @saveable("ReLA")
 class ReLA(SequenceModel):
@@ -65,7 +69,7 @@ class ReLA(SequenceModel):
     ) -> None:
         super().__init__(d_input, d_model)
         d_head = split_heads(d_model, num_heads)
-        choice("norm", norm, ("all", "head"))
+        choice("norm", norm, _NORMS)
         self.num_heads = num_heads
         self.norm = norm
         self.causal = flag("causal", causal)

@@ -14,6 +14,7 @@ from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.registry import ModelInfo, register
 from nacre.models.s4_kernel import common_interval, convolve, legs_spectrum, recur
+from nacre.models.space import Whole
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -31,7 +32,8 @@ _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
         causal=True,
         cost="T d (d + N)",
         checked="dense matrix exponentials",
-    )
+    ),
+    space={"d_state": Whole(8, 64, step=2)},
 )
 @saveable("S4")
 class S4(SequenceModel):

@@ -11,6 +11,7 @@ from nacre._check import flag, real
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models.registry import ModelInfo, register
+from nacre.models.space import Real
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
         causal=False,
         cost="T² d",
         checked="torch.nn.MultiheadAttention",
-    )
+    ),
+    space={"dropout": Real(0.0, 0.5)},
 )
 @saveable("SDPA")
 class SDPA(SequenceModel):

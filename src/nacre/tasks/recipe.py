@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import math
@@ -136,6 +137,14 @@ class Recipe:
         place = {"csv": Path(self.data["csv"]).name} if "csv" in self.data else {}
         data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+    def options(self, model: str) -> dict[str, Any]:
+        """Options of a model: of all patterns that match its name, the last word counts."""
+        found: dict[str, Any] = {}
+        for pattern, table in self.models.items():
+            if fnmatch.fnmatch(model, pattern):
+                found |= table
+        return found
 
 
 def list_recipes() -> list[str]:

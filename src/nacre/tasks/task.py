@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -56,19 +55,12 @@ class Task:
                 dense=list(settings.dense),
                 dropout=settings.dropout,
                 time_scale=settings.time_scale or typical_duration(self.data, train),
-                options=self._options(model),
+                options=self.recipe.options(model),
             )
         except TypeError as error:  # an option that the model does not have, or of another type
             raise ValueError(f"{self.recipe.name}: {error}") from error
         network.fit_scale(self.data, train)
         return network
-
-    def _options(self, model: str) -> dict[str, Any]:
-        options: dict[str, Any] = {}
-        for pattern, table in self.recipe.models.items():
-            if fnmatch.fnmatch(model, pattern):
-                options |= table
-        return options
 
 
 def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
