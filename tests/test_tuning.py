@@ -1,6 +1,7 @@
 """`nacre tune`: the search itself, what interrupts it, and what it writes."""
 
 import csv
+import json
 import time
 import tomllib
 from dataclasses import replace
@@ -74,6 +75,11 @@ def test_the_table_of_trials_is_that_of_the_study(tiny):
     assert {row["state"] for row in rows} == {"finished"}
     assert all(int(row["parameters"]) > 0 for row in rows)
     assert "the recipe as it was" in (tiny.out / "report.md").read_text()
+    search = json.loads((tiny.out / "search.json").read_bytes())
+    losses = [t.value for t in study.trials]
+    assert (search["best"], search["median"], search["recipe"]) == (min(losses), np.median(losses), losses[0])
+    assert search["outcomes"] == {"finished": 3}
+    assert search["provenance"]["commit"]
 
 
 def test_the_first_trial_is_the_recipe_and_its_loss_that_of_a_run(tiny, tmp_path):

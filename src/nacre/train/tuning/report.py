@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from rich import box
 from rich.table import Table
 
 from nacre.io import write_whole
+from nacre.provenance import provenance
 from nacre.tasks.recipe import SUFFIX, to_toml
 from nacre.train.tuning.space import recipe_at, start_of, values_of
 from nacre.train.tuning.storage import ERROR, Outcome, finished, loss_of, outcome
@@ -42,7 +44,7 @@ def introduce(setting: Setting, space: Space, where: str, console: Console) -> N
 
 
 def write_report(study: optuna.Study, setting: Setting, space: Space, console: Console) -> None:
-    """Print the best trials; write `trials.csv`, `report.md`, pictures and the best recipe.
+    """Print the best trials; write `trials.csv`, `search.json`, `report.md`, pictures and the best recipe.
 
     Raises:
         ValueError: If trials ended but none of them gave a value.
@@ -62,6 +64,7 @@ def write_report(study: optuna.Study, setting: Setting, space: Space, console: C
         write_whole(setting.out / name, data)
     recipe = _write_recipe(done[0], len(done), setting)
     summary = _summary(done, trials, setting, space)
+    write_whole(setting.out / "search.json", _search_json(done, trials, setting, space).encode())
     write_whole(setting.out / "report.md", _markdown(done, summary, setting, space, pictures).encode())
     _print(done, summary, space, setting, console)
     for path in (setting.out / "report.md", recipe):
@@ -79,15 +82,40 @@ def _write_recipe(best: FrozenTrial, done: int, setting: Setting) -> Path:
     return write_whole(path, (head + to_toml(recipe_at(task, model, best.params))).encode())
 
 
+def _search_json(done: list[FrozenTrial], trials: list[FrozenTrial], setting: Setting, space: Space) -> str:
+    """The search in figures, and where they come from."""
+    search = {
+        "task": setting.task.recipe.name,
+        "model": setting.model,
+        "profile": str(setting.profile),
+        "folds": setting.folds,
+        "seed": setting.seed,
+        "space": {name: str(dimension) for name, dimension in space.items()},
+        "outcomes": Counter(map(outcome, trials)),
+        "best": loss_of(done[0]),
+        "best_point": _applied(done[0], setting, space),
+        "median": median(map(loss_of, done)),
+        "recipe": _own_loss(done, setting, space),
+        "seconds": round(sum(t.duration.total_seconds() for t in trials if t.duration), 1),
+        "provenance": provenance(None),
+    }
+    return json.dumps(search, indent=1) + "\n"
+
+
+def _own_loss(done: list[FrozenTrial], setting: Setting, space: Space) -> float | None:
+    """The loss of the recipe that the search began with, if that was finished."""
+    start = start_of(setting.task.recipe, setting.model, space)
+    return next((loss_of(trial) for trial in done if trial.params == start), None)
+
+
 def _summary(done: list[FrozenTrial], trials: list[FrozenTrial], setting: Setting, space: Space) -> str:
     """How the best compares, in a line."""
     counts = Counter(map(outcome, trials))
-    start = start_of(setting.task.recipe, setting.model, space)
-    own = [loss_of(t) for t in done if t.params == start]
+    own = _own_loss(done, setting, space)
     words = [
         f"best validation loss {loss_of(done[0]):.4g}",
         f"median {median(map(loss_of, done)):.4g}",
-        *([f"the recipe as it was {own[0]:.4g}"] if own else []),
+        *([] if own is None else [f"the recipe as it was {own:.4g}"]),
         f"trials: {len(done)} finished",
         *(f"{counts[word]} {word}" for word in (Outcome.PRUNED, Outcome.FAILED) if counts[word]),
     ]

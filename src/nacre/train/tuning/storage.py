@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from contextlib import contextmanager
 from enum import StrEnum
@@ -13,7 +14,8 @@ import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _BEAT, _GRACE = 15, 60  # seconds between signs of life of a trial, and without one until it counts as dead
 _CONNECT = 10  # seconds that a server has to answer
+_OPENINGS = 3  # attempts to make the tables of an empty database, which others may be making, too
 _MARK = "nacre"  # what a study searches, among its user attributes
 ERROR, STOPPED = "error", "stopped"  # user attributes of a trial: why it failed, whether it was pruned
 STARTUP = 10  # random trials before the first Gaussian process, at most
@@ -53,8 +56,9 @@ def open_study(url: str, name: str, mark: dict[str, Any], sampler: optuna.sample
     study = optuna.create_study(
         storage=_storage(url), study_name=name, sampler=sampler, pruner=pruner, load_if_exists=True
     )
+    is_new = not study.trials  # asked first: who adds a trial has marked the study before
     found = study.user_attrs.get(_MARK)
-    if found is None and not study.trials:
+    if found is None and is_new:
         study.set_user_attr(_MARK, mark)
     elif found != json.loads(json.dumps(mark)):
         raise ValueError(
@@ -71,10 +75,11 @@ def _storage(url: str) -> RDBStorage:
         ValueError: If it cannot be reached.
     """
     try:
-        is_server = make_url(url).get_backend_name() == "postgresql"
-        options = {"connect_args": {"connect_timeout": _CONNECT}} if is_server else {}
+        # Many processes that ask once in minutes need no connection in between.
+        server = {"poolclass": NullPool, "connect_args": {"connect_timeout": _CONNECT}}
+        options = server if make_url(url).get_backend_name() == "postgresql" else {}
         with quietly():
-            return RDBStorage(url, options, heartbeat_interval=_BEAT, grace_period=_GRACE)
+            return _connected(url, options, _OPENINGS)
     except ArgumentError:
         raise ValueError(
             f"storage must be a URL such as sqlite:///study.db or postgresql://user@host/name, got {url!r}"
@@ -86,6 +91,16 @@ def _storage(url: str) -> RDBStorage:
         ) from None
     except (SQLAlchemyError, RuntimeError) as error:  # no such server, no database, or one of another Optuna
         raise ValueError(f"storage {shown(url)} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def _connected(url: str, options: dict[str, Any], attempts: int) -> RDBStorage:
+    try:
+        return RDBStorage(url, options, heartbeat_interval=_BEAT, grace_period=_GRACE)
+    except IntegrityError:  # another process made the same tables at the same moment
+        if attempts == 1:
+            raise
+    time.sleep(1)
+    return _connected(url, options, attempts - 1)
 
 
 def shown(url: str) -> str:
