@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nacre.study.recall_data import Question
+from nacre.tasks.recipe import Profile
 
 study = typer.Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
 
@@ -40,3 +41,25 @@ def study_recall(
 
     questions = question or [Question.KEY]
     run_recall(Recall(model or MODELS, questions, length or [64], top_k or [], seeds, steps, out))
+
+
+@study.command("frozen")
+def study_frozen(
+    profile: Annotated[Profile, typer.Option(help="How finely to look; both take seconds.")] = Profile.QUICK,
+    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/frozen"),
+) -> None:
+    """How wrong does a logit get whose gates are frozen? Four regimes, the theorem's bound, orders of growth."""
+    from nacre.study.frozen import Frozen, run_frozen
+
+    run_frozen(Frozen(profile, out=out))
+
+
+@study.command("uat")
+def study_uat(
+    profile: Annotated[Profile, typer.Option(help="How much is trained: minutes, or hours.")] = Profile.QUICK,
+    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/uat"),
+) -> None:
+    """Does a wider NAC layer fit a function better, and what does its time weighting do?"""
+    from nacre.study.uat import Uat, run_uat
+
+    run_uat(Uat(profile, out))

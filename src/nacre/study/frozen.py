@@ -1,0 +1,71 @@
+"""`nacre study frozen`: how wrong does a logit get whose gates are frozen at their first values?
+
+NAC solves da/dt = -omega a + phi in closed form, with both gates held at their values at 0. Here they change, in
+four regimes and two strengths, and the frozen logit is compared with the true one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from nacre.study.frozen_gates import Regime, Strength
+from nacre.study.frozen_run import FrozenRun, Start
+from nacre.study.frozen_table import Row, print_rows, read_results, rows_of
+from nacre.study.runs import csv_text, run_all, write_files
+from nacre.tasks.recipe import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What to look at.
+
+    Attributes:
+        profile: How finely: "quick" or "paper".
+        start: Where gates and logit start.
+        out: Where results go.
+    """
+
+    profile: str = Profile.QUICK
+    start: Start = field(default_factory=Start)
+    out: Path = Path("studies/frozen")
+
+
+def run_frozen(study: Frozen) -> list[dict[str, Any]]:
+    """Run what is not done yet; print tables of this study's results, and write them with a picture.
+
+    Returns:
+        The results made now.
+
+    Raises:
+        ValueError: Before anything is run, if the profile is unknown; at the end, if runs failed.
+    """
+    runs = [FrozenRun(regime, strength, study.profile, study.start) for strength in Strength for regime in Regime]
+    console = Console()
+    ran = run_all(runs, study.out, console, _describe)
+    _report(runs, study.out, console)
+    ran.require_success()
+    return ran.made
+
+
+def _describe(result: dict[str, Any]) -> str:
+    return f"error [bold]mean {result['mean_error']:.2f} %, max {result['max_error']:.2f} %[/]"
+
+
+def _report(runs: Sequence[FrozenRun], out: Path, console: Console) -> None:
+    """Of these runs only: another profile, or another start, is another study."""
+    results = [result for result in read_results(out) if FrozenRun.of(result) in runs]
+    if not results:
+        return
+    from nacre.study.frozen_plot import plot_frozen
+
+    rows = rows_of(results)
+    print_rows(rows, console)
+    table, picture = csv_text(rows, Row).encode(), plot_frozen(results)
+    write_files({out / "frozen.csv": table, out / "frozen.png": picture}, console)
