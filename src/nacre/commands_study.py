@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nacre.study.recall_data import Question
+from nacre.study.spiral_grid import Section
 from nacre.tasks.recipe import Profile
 
 study = typer.Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
@@ -63,3 +64,25 @@ def study_uat(
     from nacre.study.uat import Uat, run_uat
 
     run_uat(Uat(profile, out))
+
+
+@study.command("spiral")
+def study_spiral(
+    profile: Annotated[
+        Profile, typer.Option(help="quick: some values, minutes; paper: the paper's values and lengths, days.")
+    ] = Profile.QUICK,
+    section: Annotated[
+        list[Section] | None, typer.Option(help="What to vary; repeated.", show_default="all")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many seeds, from 0 on.", min=1, show_default="the profile's")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps of a run.", min=2, show_default="the profile's")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/spiral"),
+) -> None:
+    """What do heads, sparsity and the number of keys do to NAC? Trains it to complete irregular spirals."""
+    from nacre.study.spiral import SpiralStudy, run_spiral
+
+    run_spiral(SpiralStudy(profile, section or list(Section), seeds, steps, out))

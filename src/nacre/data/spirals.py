@@ -18,7 +18,7 @@ POINTS = 150  # of a whole spiral
 OBSERVED = 50  # points that are seen
 HALF = POINTS // 2  # points before it are interpolation, from it on extrapolation
 END = 6 * math.pi  # time runs from 0 to here: three turns
-_NOISE = 0.05  # standard deviation of the observations, before normalisation
+NOISE = 0.05  # standard deviation of the observations, before normalisation
 
 
 @dataclass(frozen=True)
@@ -137,22 +137,39 @@ def _draw(n: int, seed: int, spread: float) -> tuple[Tensor, Tensor, Tensor, Ten
     real("spread", spread, 0.0, 0.1)
     generator = torch.Generator().manual_seed(whole("seed", seed, 0))
     clockwise = torch.arange(n) % 2 == 0  # taking turns, so that both splits get half of each
-    clean = _curves(_times(), clockwise, spread, generator)
+    clean = curves(_times(), clockwise, draw_shapes(n, spread, generator))
     noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
     seen = torch.rand(n, HALF, generator=generator).argsort(1)[:, :OBSERVED].sort(1).values
-    return clean, clean + _NOISE * noise, seen, clockwise
+    return clean, clean + NOISE * noise, seen, clockwise
 
 
-def _curves(time: Tensor, clockwise: Tensor, spread: float, generator: torch.Generator) -> Tensor:
-    """Clean curves [n, 150, 2] in the plane, each with its own a and b.
+def draw_shapes(n: int, spread: float, generator: torch.Generator) -> Tensor:
+    """How much a and b of each spiral differ from the common ones, [2, n, 1] in float64."""
+    return torch.randn(2, n, 1, generator=generator, dtype=torch.float64) * spread
+
+
+def curves(time: Tensor, clockwise: Tensor, shape: Tensor) -> Tensor:
+    """Clean curves in the plane, each with its own a and b.
 
     The clockwise family r = a + 50 b / z is walked backwards, from its wide outer end into its eye; its angle z
     starts at 1 where r would be infinite at 0.
+
+    Args:
+        time: [P] times of all spirals, or [n, P] times of each, in radians, in float64.
+        clockwise: [n] bool, which family a spiral belongs to.
+        shape: [2, n, 1] from `draw_shapes`.
+
+    Returns:
+        [n, P, 2] points, not scaled.
+
+    Example:
+        >>> shape = draw_shapes(2, 0.02, torch.Generator().manual_seed(0))
+        >>> curves(torch.linspace(0, END, 7, dtype=torch.float64), torch.tensor([True, False]), shape).shape
+        torch.Size([2, 7, 2])
     """
-    shape = torch.randn(2, len(clockwise), 1, generator=generator, dtype=time.dtype) * spread
     a, b = shape[0], 0.3 + shape[1]  # [n, 1]
     turn = clockwise.unsqueeze(1)
-    angle = torch.where(turn, time + 1, time)  # [n, 150]
+    angle = torch.where(turn, time + 1, time)  # [n, P]
     radius = torch.where(turn, a + 50 * b / angle.clamp(min=1), a + b * angle)
     centre = torch.where(turn, -5.0, 5.0).to(time.dtype)
     return torch.stack([radius * angle.cos() + centre, radius * angle.sin()], -1)

@@ -1,0 +1,98 @@
+"""`nacre study spiral`: what heads, sparsity and the number of keys do to NAC on irregular spirals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from nacre._check import choice, whole
+from nacre.study.runs import csv_text, run_all, write_files
+from nacre.study.spiral_data import PARTS
+from nacre.study.spiral_grid import GRIDS, Section
+from nacre.study.spiral_run import SpiralRun
+from nacre.study.spiral_table import Row, print_rows, read_results, rows_of
+from nacre.tasks.recipe import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class SpiralStudy:
+    """What to run.
+
+    Attributes:
+        profile: "quick" or "paper".
+        sections: What to vary: "heads", "sparsity", "keys".
+        seeds: How many seeds, from 0 on; None for the profile's.
+        steps: Training steps; None for the profile's.
+        out: Where results go.
+    """
+
+    profile: str = Profile.QUICK
+    sections: Sequence[str] = tuple(Section)
+    seeds: int | None = None
+    steps: int | None = None
+    out: Path = Path("studies/spiral")
+
+    def runs(self) -> list[SpiralRun]:
+        """All runs, seed by seed, so that a part of them is of use; a setting of two sections is run once.
+
+        Raises:
+            ValueError: If the profile, a section or a number makes no sense.
+
+        Example:
+            >>> runs = SpiralStudy(sections=["heads", "sparsity"], seeds=1).runs()
+            >>> len(runs), str(runs[0])
+            (10, '1 heads, sparsity 0.5, K=8, 150 points, seed 0')
+        """
+        choice("profile", self.profile, Profile)
+        for section in self.sections:
+            choice("section", section, Section)
+        grid = GRIDS[Profile(self.profile)]
+        seeds = grid.seeds if self.seeds is None else whole("seeds", self.seeds, 1)
+        # The one step of a schedule of one would be its end, at a rate of nearly 0.
+        steps = grid.steps if self.steps is None else whole("steps", self.steps, 2)
+        settings = dict.fromkeys(s for section in self.sections for s in grid.settings(Section(section)))
+        return [SpiralRun(setting, steps, seed) for seed in range(seeds) for setting in settings]
+
+
+def run_spiral(study: SpiralStudy) -> list[dict[str, Any]]:
+    """Run what is not done yet; print tables of all results in the folder, and write them with a picture.
+
+    Returns:
+        The results made now.
+
+    Raises:
+        ValueError: Before anything is run, if a number or name makes no sense; at the end, if runs failed.
+    """
+    todo = study.runs()
+    console = Console()
+    ran = run_all(todo, study.out, console, _describe)
+    _report(study.out, todo[0].steps, console)
+    ran.require_success()
+    return ran.made
+
+
+def _describe(result: dict[str, Any]) -> str:
+    mse = ", ".join(f"{part} {result['mse'][part]:.2e}" for part in PARTS)
+    return f"[bold]MSE {mse}[/], {result['seconds']:.0f} s"
+
+
+def _report(out: Path, steps: int, console: Console) -> None:
+    """Tables and CSV of all results; the picture shows those of so many steps."""
+    results = read_results(out)
+    rows = rows_of(results)
+    if not rows:
+        return
+    from nacre.study.spiral_plot import plot_spiral
+
+    print_rows(rows, console)
+    files = {out / "spiral.csv": csv_text(rows, Row).encode()}
+    same = [result for result in results if result["steps"] == steps]
+    if same:
+        files[out / "spiral.png"] = plot_spiral(same)
+    write_files(files, console)
