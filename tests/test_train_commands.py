@@ -9,6 +9,7 @@ from nacre import commands
 from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile, list_recipes
 from nacre.train import grid as grid_module
+from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy
 from nacre.train.grid import Grid
 from train_examples import MODEL, TINY_TOML, files_below, nacre
 
@@ -23,7 +24,8 @@ def plain(text):
     [
         (
             "train",
-            "TASKS --model -m --profile paper quick --folds --seed --out --data-dir --precision --no-controls",
+            "TASKS --model -m --profile paper quick --folds --seed --out --data-dir --precision --no-controls "
+            "Scale-out --executor serial ray --address --cpus --gpus --devices --nodes --strategy ddp fsdp",
         ),
         ("table", "RUNS --task --paper --markdown --csv --plots"),
         ("predict", "RUN CSV --out predictions.csv"),
@@ -68,13 +70,34 @@ def test_train_passes_its_options_on(monkeypatch, tmp_path):
     assert (seen[0].profile, seen[0].precision, seen[0].controls) == (Profile.QUICK, Precision.FLOAT64, False)
     assert (seen[0].out, seen[0].data_dir) == (tmp_path, tmp_path / "data")
     default = Grid(["spiral"])
-    for name in ("profile", "folds", "out", "data_dir", "precision", "controls"):
+    for name in ("profile", "folds", "out", "data_dir", "precision", "controls", "scale"):
         assert getattr(seen[1], name) == getattr(default, name)
     assert (list(seen[1].models), list(seen[1].seeds)) == (["nac"], [0])
 
 
+def test_train_passes_options_of_scale_on(monkeypatch):
+    seen, launched = [], []
+    monkeypatch.setattr(grid_module, "run_grid", seen.append)
+    monkeypatch.setattr("nacre.train.launch.launch", lambda processes: launched.append(processes) or 7)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    options = ["--executor", "ray", "--address", "auto", "--cpus", 3, "--gpus", 0.25]
+    assert nacre(monkeypatch, "train", "spiral", *options) == 0
+    assert seen[0].scale == Scale(Executor.RAY, Cluster("auto", 3, 0.25))
+    options = ["--devices", 2, "--nodes", 3, "--strategy", "fsdp"]
+    assert nacre(monkeypatch, "train", "spiral", *options) == 7  # what the processes end with
+    assert launched == [Processes(2, 3, Strategy.FSDP)]
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one of them")
+    assert nacre(monkeypatch, "train", "spiral", *options) == 0
+    assert seen[1].scale == Scale(processes=Processes(2, 3, Strategy.FSDP))
+    assert (len(seen), len(launched)) == (2, 1)
+
+
 @pytest.mark.parametrize(
-    "options", [["--folds", "0"], ["--seed", "-1"], ["--profile", "fast"], ["--precision", "8"]]
+    "options",
+    [
+        *(["--folds", "0"], ["--seed", "-1"], ["--profile", "fast"], ["--precision", "8"]),
+        *(["--devices", "0"], ["--gpus", "2"], ["--cpus", "0"], ["--strategy", "dp"], ["--executor", "dask"]),
+    ],
 )
 def test_options_that_make_no_sense_exit_with_2(monkeypatch, capsys, options):
     assert nacre(monkeypatch, "train", "spiral", *options) == 2

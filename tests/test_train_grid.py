@@ -15,7 +15,7 @@ from nacre.lock import Busy
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
 from nacre.tasks.task import load_task
-from nacre.train import grid as grid_module
+from nacre.train import grid_serial
 from nacre.train.cell import Cell
 from nacre.train.evaluate import predict
 from nacre.train.grid import Grid, cells, expand_models, run_grid
@@ -151,7 +151,9 @@ def test_a_diverged_run_is_strict_json_without_a_value(tmp_path):
 
 
 def test_a_diverged_run_is_reported_as_such(tiny, capsys, monkeypatch):
-    monkeypatch.setattr(grid_module, "run_cell", lambda one, callbacks=(): run_cell(one, (*callbacks, Break(0))))
+    monkeypatch.setattr(
+        grid_serial, "run_cell", lambda one, callbacks, team: run_cell(one, (*callbacks, Break(0)), team)
+    )
     run_grid(tiny)
     assert f"tiny, {MODEL}, fold 1 of 3: diverged" in capsys.readouterr().out
 
@@ -237,12 +239,12 @@ def test_names_and_numbers_are_checked_before_anything_is_run(tiny, change, mess
 
 
 def test_a_cell_that_fails_is_reported_and_the_others_finish(tiny, monkeypatch, capsys):
-    def some_fail(one, callbacks=()):
+    def some_fail(one, callbacks, team):
         if one.fold == 1:
             raise RuntimeError("out of luck")
-        return run_cell(one, callbacks)
+        return run_cell(one, callbacks, team)
 
-    monkeypatch.setattr(grid_module, "run_cell", some_fail)
+    monkeypatch.setattr(grid_serial, "run_cell", some_fail)
     with pytest.raises(ValueError, match=rf"(?s)1 of the cells failed:.*tiny, {MODEL}, fold 2 of 3: out of luck"):
         run_grid(replace(tiny, folds=None))
     assert "failed" in capsys.readouterr().out

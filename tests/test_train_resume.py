@@ -13,7 +13,7 @@ from pathlib import Path
 import lightning as L
 import pytest
 
-from nacre.tasks.recipe import NetworkRecipe
+from nacre.tasks.recipe import NetworkRecipe, Precision
 from nacre.train.run import run_cell
 from test_train_fit import Break
 from train_examples import (
@@ -83,6 +83,15 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path, model, make
     run_cell(whole)
     crash(interrupted, Crash(step))
     assert (interrupted.directory / "checkpoints/last.ckpt").exists() == (step > 2)
+    run_cell(interrupted)
+    assert outcome(interrupted.directory) == outcome(whole.directory)
+
+
+def test_an_interrupted_run_in_double_precision_ends_like_an_uninterrupted_one(tmp_path):
+    task = waves()
+    whole, interrupted = (cell(task, tmp_path / name, precision=Precision.FLOAT64) for name in ("whole", "broken"))
+    run_cell(whole)
+    crash(interrupted, Crash(7))
     run_cell(interrupted)
     assert outcome(interrupted.directory) == outcome(whole.directory)
 

@@ -8,6 +8,9 @@ import typer
 from nacre._version import __version__
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
+from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy
+
+_SCALE = "Scale-out"  # panel of the help
 
 _DataDir = Annotated[
     Path | None, typer.Option(help="Where data files lie.", show_default="$NACRE_DATA, then the cache")
@@ -121,11 +124,39 @@ def train(
     ] = None,
     precision: Annotated[Precision, typer.Option(help="As in Lightning.")] = Precision.FLOAT32,
     controls: Annotated[bool, typer.Option(help="Run the trivial controls of each task, too.")] = True,
+    executor: Annotated[
+        Executor, typer.Option(help="serial: cell after cell; ray: many at once.", rich_help_panel=_SCALE)
+    ] = Executor.SERIAL,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Ray cluster: host:port, auto or ray://host:port.",
+            show_default="one of this machine's CPUs",
+            rich_help_panel=_SCALE,
+        ),
+    ] = None,
+    cpus: Annotated[int, typer.Option(help="CPUs of each cell on Ray.", min=1, rich_help_panel=_SCALE)] = 1,
+    gpus: Annotated[
+        float, typer.Option(help="GPUs of each cell on Ray, or a share.", min=0, max=1, rich_help_panel=_SCALE)
+    ] = 0.0,
+    devices: Annotated[
+        int, typer.Option(help="Processes on each node that train one cell.", min=1, rich_help_panel=_SCALE)
+    ] = 1,
+    nodes: Annotated[int, typer.Option(help="Nodes, under torchrun.", min=1, rich_help_panel=_SCALE)] = 1,
+    strategy: Annotated[
+        Strategy,
+        typer.Option(help="ddp: each holds all weights; fsdp: each a part.", rich_help_panel=_SCALE),
+    ] = Strategy.DDP,
 ) -> None:
     """Train and test models on tasks, fold by fold. What is done is skipped; what was interrupted goes on."""
+    from nacre.train.launch import launch, needs_launch
+
+    scale = Scale(executor, Cluster(address, cpus, gpus), Processes(devices, nodes, strategy))
+    if needs_launch(scale.processes):
+        raise typer.Exit(launch(scale.processes))
     from nacre.train.grid import Grid, run_grid
 
-    run_grid(Grid(tasks, model or ["nac"], profile, folds, seed or [0], out, data_dir, precision, controls))
+    run_grid(Grid(tasks, model or ["nac"], profile, folds, seed or [0], out, data_dir, precision, controls, scale))
 
 
 @app.command()

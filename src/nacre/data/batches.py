@@ -9,6 +9,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import Sampler
 
 from nacre._check import whole
+from nacre.data.dataset import UNSCORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,3 +123,26 @@ def of_equal_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tens
     ordered, order = length.sort(stable=True)
     alike = index[order].split(ordered.unique_consecutive(return_counts=True)[1].tolist())
     return [batch for group in alike for batch in group.split(batch_size)]
+
+
+def part_of(batch: Batch, part: int, parts: int) -> Batch:
+    """Every so-many-th sequence of a batch, for processes that share it.
+
+    The steps stay as many as those of the whole batch, because what NAC finds depends on the padded length. If the
+    batch has too few sequences, the part is one of them without anything to be scored.
+
+    Args:
+        batch: The whole batch.
+        part: Which part, from 0 on.
+        parts: How many there are.
+
+    Example:
+        >>> from nacre.data import from_arrays
+        >>> data = from_arrays([[[1.0], [2.0]], [[3.0]], [[4.0]]], [5.0, 6.0, 7.0])
+        >>> part_of(data.batch(torch.arange(3)), 1, 2).x.shape
+        torch.Size([1, 2, 1])
+    """
+    if part < len(batch.x):
+        return type(batch)(*(value[part::parts] for value in batch))
+    first = type(batch)(*(value[:1] for value in batch))
+    return first._replace(y=torch.full_like(first.y, float("nan") if first.y.is_floating_point() else UNSCORED))

@@ -41,10 +41,11 @@ class Log(L.Callback):
         """Add a row and write the file anew."""
         figures = {name: float(trainer.callback_metrics[name]) for name in (TRAIN_LOSS, VALID_LOSS)}
         self.rows.append({"step": trainer.global_step, **figures})
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([_COLUMNS, *([row[name] for name in _COLUMNS] for row in self.rows)])
-        write_whole(self.path, text.getvalue().encode())
+        if trainer.is_global_zero:
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerows([_COLUMNS, *([row[name] for name in _COLUMNS] for row in self.rows)])
+            write_whole(self.path, text.getvalue().encode())
         trainer.should_stop = trainer.should_stop or self.diverged
 
     @property

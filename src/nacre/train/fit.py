@@ -19,6 +19,8 @@ from nacre.data.batches import Indexed, Rounds, by_length, steps_of_epoch
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
 from nacre.train.callbacks import Log, Patience
 from nacre.train.module import VALID_LOSS, Training
+from nacre.train.strategy import plugins_of, strategy_of
+from nacre.train.team import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from nacre.data.dataset import Dataset
     from nacre.data.splits import Split
     from nacre.tasks.network import TaskNetwork
+    from nacre.train.team import Team
 
 QUICK_ROUNDS = 6  # of a quick run: validation, log and checkpoint come at the end of each
 EVAL_BATCH = 256
@@ -97,6 +100,7 @@ def fit(
     directory: Path,
     precision: Precision = Precision.FLOAT32,
     callbacks: tuple[L.Callback, ...] = (),
+    team: Team = ALONE,
 ) -> Fitted:
     """Train a network on the training part and leave it with the weights that were best on the validation part.
 
@@ -113,6 +117,7 @@ def fit(
         directory: Where checkpoints and logs go.
         precision: As in Lightning.
         callbacks: Further callbacks.
+        team: The processes, each of which calls this; each ends with the same weights.
     """
     checkpoints = directory / "checkpoints"
     train, valid = _loaders(data, split, recipe, budget, seed)
@@ -123,12 +128,18 @@ def fit(
         )
         for name, monitor in (("best", VALID_LOSS), ("last", None))
     )
+    if precision is Precision.FLOAT64:
+        network.double()  # before Lightning would, which reads a checkpoint, or spreads weights, earlier
+    plugins = plugins_of(team.processes, precision)
     patience, log = Patience(budget.patience), Log(directory / "log.csv")
     with _quiet():
         trainer = L.Trainer(
             accelerator="auto",
-            devices=1,
-            precision=precision,  # pyright: ignore[reportArgumentType]
+            devices=team.processes.devices,
+            num_nodes=team.processes.nodes,
+            strategy=strategy_of(team.processes),
+            precision=None if plugins else precision,  # pyright: ignore[reportArgumentType]
+            plugins=plugins,  # pyright: ignore[reportArgumentType]
             max_epochs=budget.rounds,
             gradient_clip_val=recipe.clip,
             logger=TensorBoardLogger(directory, name="tensorboard", version=""),
@@ -139,9 +150,9 @@ def fit(
             enable_model_summary=False,
             use_distributed_sampler=False,
         )
-        before = _usable(checkpoints / _LAST)
+        before = team.told(_usable(checkpoints / _LAST) if team.leads else "") or None
         with _keyboard_interrupt(trainer):
-            trainer.fit(Training(network, recipe, seed), train, valid, ckpt_path=before, weights_only=True)
+            trainer.fit(Training(network, recipe, seed, team), train, valid, ckpt_path=before, weights_only=True)
     kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
     network.cpu().load_state_dict({k.removeprefix("network."): v for k, v in kept["state_dict"].items()})
     stopped = patience.wait_count >= patience.patience
@@ -168,23 +179,23 @@ def _loaders(
     )
 
 
-def _usable(checkpoint: Path) -> Path | None:
+def _usable(checkpoint: Path) -> str:
     """The checkpoint if it can be read, and lies where it was written: it knows the best one by its path.
 
-    If not, it goes with the best one, and training starts again.
+    If not, it goes with the best one, and training starts again: nothing is given.
     """
     if not checkpoint.exists():
-        return None
+        return ""
     try:
         states = torch.load(checkpoint, weights_only=True, map_location="cpu")["callbacks"].values()
         places = {state["dirpath"] for state in states if "dirpath" in state}
     except Exception:  # whatever a damaged archive makes torch raise
         places = set()
     if places == {str(checkpoint.parent.resolve())}:
-        return checkpoint
+        return str(checkpoint)
     for file in checkpoint.parent.glob("*.ckpt"):
         file.unlink()
-    return None
+    return ""
 
 
 @contextmanager

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from nacre._check import there_are, whole
-from nacre.lock import Busy
 from nacre.models.registry import list_models
-from nacre.progress import bars
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.run import run_cell
+from nacre.train.executor import Executor, Scale, Strategy
+from nacre.train.grid_serial import follow, run_serial
+from nacre.train.report import Report
+from nacre.train.team import FAILURES, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from rich.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class Grid:
         data_dir: Where data files lie.
         precision: As in Lightning.
         controls: Whether the controls of each task are run, too.
+        scale: Who runs it.
     """
 
     tasks: Sequence[str]
@@ -49,6 +49,7 @@ class Grid:
     data_dir: Path | None = None
     precision: Precision = Precision.FLOAT32
     controls: bool = True
+    scale: Scale = field(default_factory=Scale)
 
 
 def run_grid(grid: Grid) -> list[dict[str, Any]]:
@@ -57,34 +58,49 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
     A cell that fails is reported and the rest goes on.
 
     Returns:
-        The results made now.
+        The results made now, by this process if several share each cell.
 
     Raises:
         ValueError: Before anything is run, for a name or number that makes no sense; at the end, if cells failed.
     """
-    console = Console()
+    with team_of(grid.scale.processes) as team:
+        report = Report(Console(quiet=not team.leads))
+        try:
+            with team.in_step():
+                todo = plan(grid, report)
+        except (*FAILURES, OSError):
+            if team.leads:
+                raise
+            return []
+        if not team.leads:
+            follow(todo, team)
+        elif grid.scale.executor is Executor.RAY:
+            from nacre.train.grid_ray import run_ray
+
+            run_ray(todo, grid.scale.cluster, grid.data_dir, report)
+        else:
+            run_serial(todo, report, team)
+    return report.finish()
+
+
+def plan(grid: Grid, report: Report) -> list[Cell]:
+    """The cells of a grid, with their data.
+
+    Raises:
+        ValueError: If a name or number makes no sense.
+    """
+    if grid.scale.processes.strategy is Strategy.FSDP and grid.precision is Precision.MIXED_FLOAT16:
+        raise ValueError("--strategy fsdp does not go with --precision 16-mixed; bf16-mixed does, and so does ddp")
     models = expand_models(grid.models)
     tasks = [load_task(load_recipe(name), grid.data_dir) for name in grid.tasks]
     for task in tasks:
-        _introduce(task, console)
+        report.introduce(task)
     todo = list(cells(grid, tasks, models))
     idle = set(models) - {cell.model for cell in todo}
     if idle:
         names = ", ".join(dict.fromkeys(name for task in tasks for name in controls_for(task.data)))
         raise ValueError(f"{', '.join(sorted(idle))} makes no sense for these tasks; their controls are {names}")
-    results, failures = [], []
-    with bars(console) as progress:
-        for cell in todo:
-            try:
-                result = _run(cell, progress, console)
-            except (ValueError, RuntimeError, MemoryError) as error:
-                failures.append(f"{_name(cell)}: {error}")
-                console.print(f"[red]failed[/] {failures[-1]}", highlight=False)
-            else:
-                results += [result] if result else []
-    if failures:
-        raise ValueError(f"{len(failures)} of the cells failed:\n  " + "\n  ".join(failures))
-    return results
+    return todo
 
 
 def cells(grid: Grid, tasks: Sequence[Task], models: Sequence[str]) -> Iterator[Cell]:
@@ -116,42 +132,3 @@ def expand_models(names: Iterable[str]) -> list[str]:
             raise ValueError(f"no model {name!r}; {there_are(name, [*list_models(), *CONTROLS])}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)
-
-
-def _run(cell: Cell, progress: Progress, console: Console) -> dict[str, Any] | None:
-    if cell.is_done():
-        console.print(f"{_name(cell)} is done", style="dim", highlight=False)
-        return None
-    bar = progress.add_task(_name(cell), total=None, loss="")
-    try:
-        if cell.model in CONTROLS:
-            result = run_cell(cell)
-        else:
-            from nacre.train.callbacks import Bar
-
-            result = run_cell(cell, (Bar(progress, bar),))
-    except Busy:
-        console.print(f"{_name(cell)} is at work in another process", style="dim", highlight=False)
-        return None
-    finally:
-        progress.remove_task(bar)
-    value = result["value"]
-    figure = "diverged" if value is None else f"{result['metric']} {value:.4g}"
-    console.print(f"{_name(cell)}: [bold]{figure}[/], {result['seconds']:.0f} s", highlight=False)
-    return result
-
-
-def _name(cell: Cell) -> str:
-    seed = f", seed {cell.seed}" if cell.seed else ""
-    return f"{cell.task.recipe.name}, {cell.model}, fold {cell.fold + 1} of {len(cell.task.splits)}{seed}"
-
-
-def _introduce(task: Task, console: Console) -> None:
-    data = task.data
-    console.print(
-        f"[bold]{task.recipe.name}[/]: {data.kind}, {len(data):,} sequences, features: {len(data.features)}, "
-        f"folds: {len(task.splits)}; {data.form}",
-        highlight=False,
-    )
-    for note in data.notes:
-        console.print(f"  {note}", style="dim", highlight=False)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import lightning as L
 import torch
 
+from nacre.data.batches import part_of
+from nacre.data.dataset import UNSCORED
 from nacre.tasks.answers import scored
+from nacre.train.executor import Strategy
+from nacre.train.team import ALONE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,48 +20,99 @@ if TYPE_CHECKING:
     from nacre.data.dataset import Batch
     from nacre.tasks.network import TaskNetwork
     from nacre.tasks.recipe import TrainingRecipe
+    from nacre.train.team import Team
 
 VALID_LOSS = "valid_loss"
 TRAIN_LOSS = "train_loss"
+_APART = 0x9E3779B1  # between the seeds of processes, of whose bits a CPU's generator takes the lowest 32
 
 
 class Training(L.LightningModule):
     """A network in training.
 
+    Several processes each take a part of every batch, and weigh its loss so that the mean over the processes is
+    the loss of the whole batch: gradients, and what is logged, are those of one process.
+
     Args:
         network: The network.
         recipe: Optimiser, learning rate, weight decay.
         seed: Seed of what is random while training, which is dropout.
+        team: The processes.
     """
 
-    def __init__(self, network: TaskNetwork, recipe: TrainingRecipe, seed: int) -> None:
+    def __init__(self, network: TaskNetwork, recipe: TrainingRecipe, seed: int, team: Team = ALONE) -> None:
         super().__init__()
         self.network = network
         self.recipe = recipe
         self.seed = seed
+        self.team = team
+        self._sharded = False
+
+    def configure_model(self) -> None:
+        """Spread a copy of the network over the processes, if that is the strategy; the network itself is kept.
+
+        As one unit: code that uses weights outside the module that holds them, as our kernels do, then sees them.
+        """
+        if self.team.processes.strategy is not Strategy.FSDP or self._sharded:
+            return
+        from torch.distributed.fsdp import fully_shard
+
+        network = copy.deepcopy(self.network)
+        mesh = self.device_mesh
+        fully_shard(network.to(self.device), mesh=None if mesh is None else mesh["data_parallel"])
+        self.network, self._sharded = network, True
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Draw the same numbers in a step whether training was interrupted before it or not.
 
-        Not once a round: Lightning itself draws at its start, but not in a round that training goes on with.
+        Not once a round: Lightning itself draws at its start, but not in a round that training goes on with. Each
+        process draws its own: other sequences, other dropout.
         """
-        torch.manual_seed(self.seed * 1_000_003 + self.global_step)
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step + self.team.rank * _APART)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of a batch, with what the layer itself adds."""
-        loss, _ = self._loss(batch)
-        self.log(TRAIN_LOSS, loss.detach(), on_step=False, on_epoch=True, batch_size=1)
-        aux = self.network.layer.aux_loss
-        return loss if aux is None else loss + aux  # pyright: ignore[reportReturnType, reportOperatorIssue]
+        loss = self._loss(batch)
+        several = self.team.size > 1
+        self.log(TRAIN_LOSS, loss.detach(), on_step=False, on_epoch=True, batch_size=1, sync_dist=several)
+        aux: Tensor | None = self.network.layer.aux_loss  # pyright: ignore[reportAssignmentType]
+        if aux is None:
+            return loss
+        return loss + (self._weighted(aux, self._tokens(batch)) if several else aux)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Mean loss over all scored answers of the validation part, however they fall into batches."""
-        loss, answers = self._loss(batch)
-        self.log(VALID_LOSS, loss, on_epoch=True, batch_size=answers)
+        answers = int(scored(batch, self.network.kind).sum())  # of the whole batch, in every process
+        self.log(VALID_LOSS, self._loss(batch), on_epoch=True, batch_size=answers, sync_dist=self.team.size > 1)
 
-    def _loss(self, batch: Batch) -> tuple[Tensor, int]:
-        out = self.network(batch.x, batch.time, batch.key_padding_mask)
-        return self.network.loss(out, batch.y), int(scored(batch, self.network.kind).sum())
+    def _loss(self, batch: Batch) -> Tensor:
+        """What this process adds to the mean loss of a batch: all of it, if it is alone."""
+        team = self.team
+        part = batch if team.size == 1 else part_of(batch, team.rank, team.size)
+        loss = self.network.loss(self.network(part.x, part.time, part.key_padding_mask), part.y)
+        if team.size == 1:
+            return loss
+        counted = batch.y != UNSCORED if self.network.kind.has_classes else ~batch.y.isnan()  # as the loss counts
+        return self._weighted(loss, counted.flatten(1).sum(1) if counted.dim() > 1 else counted.long())
+
+    def _weighted(self, mean: Tensor, counts: Tensor) -> Tensor:
+        """A mean over this process's part of a batch, weighted so that the mean over processes is the batch's.
+
+        Args:
+            mean: Mean over what counts in the part.
+            counts: [B] how much counts in each sequence of the whole batch.
+        """
+        here = counts[self.team.rank :: self.team.size].sum()  # 0 where the part stands in for a missing one
+        return mean * (here * self.team.size).to(mean.dtype) / counts.sum().clamp(min=1)
+
+    def _tokens(self, batch: Batch) -> Tensor:
+        """[B] steps that the layer sees of each sequence, which strided convolutions make fewer."""
+        padding, front = batch.key_padding_mask, self.network.front
+        if any(stride > 1 for _, stride in front.shapes):
+            blank = batch.x.new_zeros(*padding.shape, batch.x.shape[-1] + 1)  # features, and the time
+            with torch.no_grad():
+                padding = front(blank, batch.time, padding)[2]
+        return (~padding).sum(1)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The recipe's optimiser over all parameters."""

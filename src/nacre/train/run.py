@@ -23,24 +23,28 @@ from nacre.tasks.network import answer_scale
 from nacre.tasks.recipe import to_toml
 from nacre.train.cell import CHECKPOINTS, RESULT
 from nacre.train.evaluate import Scores, predict, score
+from nacre.train.team import ALONE
 
 if TYPE_CHECKING:
     import lightning as L
     from torch import Tensor
 
+    from nacre.tasks.network import TaskNetwork
     from nacre.train.cell import Cell
     from nacre.train.fit import Budget, Fitted
+    from nacre.train.team import Team
 
 FORMAT = 1
 KEPT_PREDICTIONS = 500  # first test windows of a forecast, for pictures
 
 
-def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = ()) -> dict[str, Any]:
+def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), team: Team = ALONE) -> dict[str, Any]:
     """Train and test, and write the run directory. The result file comes last and whole.
 
     Args:
         cell: What to run.
         callbacks: Further callbacks for training.
+        team: The processes that train with this one, which leads; the others call `help_with`.
 
     Returns:
         What the result file holds.
@@ -55,7 +59,7 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = ()) -> dict[str, An
             return json.loads((directory / RESULT).read_bytes())
         cell.start()
         began = time.monotonic()
-        found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks)
+        found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks, team)
         result = _without_nan(_describe(cell, found, time.monotonic() - began))
         write_whole(directory / "recipe.toml", to_toml(cell.task.recipe).encode())
         if cell.task.columns is not None:
@@ -73,23 +77,41 @@ class _Found:
     budget: dict[str, Any]
 
 
-def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...]) -> _Found:
-    from nacre.train.fit import budget_of, fit, looked_at  # Lightning takes seconds to import
+def help_with(cell: Cell, team: Team) -> None:
+    """Train a cell with the process that leads, if it calls, and leave all the rest to it."""
+    if team.called():
+        with team.in_step():
+            _fit(cell, cell.task.network(cell.model, cell.fold, cell.seed), (), team)
 
-    task, split = cell.task, cell.split
-    network = task.network(cell.model, cell.fold, cell.seed)
-    budget = budget_of(task.recipe.training, cell.profile, len(split.train))
+
+def _fit(cell: Cell, network: TaskNetwork, callbacks: tuple[L.Callback, ...], team: Team) -> tuple[Budget, Fitted]:
+    from nacre.train.fit import budget_of, fit  # Lightning takes seconds to import
+
+    training = cell.task.recipe.training
+    budget = budget_of(training, cell.profile, len(cell.split.train))
     fitted = fit(
         network,
-        task.data,
-        split,
-        task.recipe.training,
+        cell.task.data,
+        cell.split,
+        training,
         budget,
         seed=cell.seed,
         directory=cell.directory,
         precision=cell.precision,
         callbacks=callbacks,
+        team=team,
     )
+    return budget, fitted
+
+
+def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], team: Team) -> _Found:
+    from nacre.train.fit import looked_at
+
+    task, split = cell.task, cell.split
+    network = task.network(cell.model, cell.fold, cell.seed)
+    team.begin()
+    with team.in_step():
+        budget, fitted = _fit(cell, network, callbacks, team)
     outputs, unit = predict(network, task.data, split.test), _unit(cell)
     test = score(task.data, split.test, outputs, unit)
     looked = looked_at(split.valid, budget)
@@ -97,7 +119,7 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...]) -> _Found:
     save(network, cell.directory / "model")
     _keep_predictions(cell, outputs)
     parameters = sum(p.numel() for p in network.parameters())
-    return _Found(test, valid, parameters, _budget(cell, budget, fitted))
+    return _Found(test, valid, parameters, _budget(cell, budget, fitted, team))
 
 
 def _run_control(cell: Cell) -> _Found:
@@ -122,12 +144,14 @@ def _unit(cell: Cell) -> Tensor:
     return answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1]
 
 
-def _budget(cell: Cell, budget: Budget, fitted: Fitted) -> dict[str, Any]:
+def _budget(cell: Cell, budget: Budget, fitted: Fitted, team: Team) -> dict[str, Any]:
+    several = {"processes": team.size, "strategy": str(team.processes.strategy)}
     return {
         "profile": str(budget.profile),
         "steps": budget.rounds * budget.steps,
         "batch_size": cell.task.recipe.training.batch_size,
         **asdict(fitted),
+        **(several if team.size > 1 else {}),
     }
 
 

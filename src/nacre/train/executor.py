@@ -1,0 +1,102 @@
+"""How a grid is spread: over a Ray cluster, cell by cell, or each cell over several processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nacre._check import real, whole
+
+
+class Executor(StrEnum):
+    """Who runs the cells of a grid."""
+
+    SERIAL = "serial"  # this process, one after the other
+    RAY = "ray"  # the workers of a Ray cluster, many at a time
+
+
+class Strategy(StrEnum):
+    """How several processes share the training of one cell."""
+
+    DDP = "ddp"  # each holds all of the network
+    FSDP = "fsdp"  # weights, gradients and the optimiser's state are spread over them
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster, and what a cell gets of it.
+
+    Attributes:
+        address: `host:port`, `auto` or `ray://host:port`; None for a cluster of this machine alone.
+        cpus: CPUs of each cell.
+        gpus: GPUs of each cell; a share lets cells use one together.
+    """
+
+    address: str | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check."""
+        whole("cpus", self.cpus, 1)
+        real("gpus", self.gpus, 0.0, 1.0)  # a cell trains on one device
+        if self.address is not None and not self.address.strip():
+            raise ValueError("address must be host:port, auto or ray://host:port, got an empty one")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes that train one cell together.
+
+    Attributes:
+        devices: Processes on each node, each with a device of its own.
+        nodes: Nodes.
+        strategy: What they share.
+    """
+
+    devices: int = 1
+    nodes: int = 1
+    strategy: Strategy = Strategy.DDP
+
+    def __post_init__(self) -> None:
+        """Check."""
+        whole("devices", self.devices, 1)
+        whole("nodes", self.nodes, 1)
+        if self.size == 1 and self.strategy is not Strategy.DDP:
+            raise ValueError(f"strategy {self.strategy} is for several processes; give --devices 2 or more")
+
+    @property
+    def size(self) -> int:
+        """All processes."""
+        return self.devices * self.nodes
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a grid is spread. As it is, one process does it all.
+
+    Attributes:
+        executor: Who runs the cells.
+        cluster: The Ray cluster, if it is that.
+        processes: The processes of each cell.
+
+    Example:
+        >>> Scale(Executor.RAY, processes=Processes(devices=2))
+        Traceback (most recent call last):
+        ValueError: --executor ray gives each cell one process, got --devices 2 --nodes 1; choose one of the two
+    """
+
+    executor: Executor = Executor.SERIAL
+    cluster: Cluster = Cluster()
+    processes: Processes = Processes()
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together."""
+        several = self.processes
+        if self.executor is Executor.RAY and several.size > 1:
+            raise ValueError(
+                f"--executor ray gives each cell one process, got --devices {several.devices} "
+                f"--nodes {several.nodes}; choose one of the two"
+            )
+        if self.executor is Executor.SERIAL and self.cluster != Cluster():
+            raise ValueError("--address, --cpus and --gpus need --executor ray")

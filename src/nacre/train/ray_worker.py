@@ -1,0 +1,147 @@
+"""What a Ray worker does: one cell. Ray itself is not needed here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nacre._version import __version__
+from nacre.lock import Busy
+from nacre.train.team import FAILURES
+
+if TYPE_CHECKING:
+    from nacre.tasks.recipe import Precision, Profile, Recipe
+    from nacre.tasks.task import Task
+    from nacre.train.cell import Cell
+
+SETTINGS = ("NACRE_DATA", "NACRE_CACHE")  # of the driver's environment; they say where data lies
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all cells of a grid share: plain data, which travels; data sets do not.
+
+    Attributes:
+        data_dir: Where data files lie.
+        threads: Threads of torch.
+        gpus: GPUs that the cell was given.
+        command: The command line of the driver, for the result file.
+        settings: The driver's environment, as far as it matters.
+        version: The driver's version of nacre.
+    """
+
+    data_dir: str | None
+    threads: int
+    gpus: float
+    command: tuple[str, ...]
+    settings: dict[str, str]
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell as plain data.
+
+    Attributes:
+        recipe: The task's recipe.
+        model: A model or a control.
+        fold: Fold.
+        seed: Seed.
+        profile: How much to train.
+        out: Directory of all runs, the same on every node.
+        precision: As in Lightning.
+        fingerprint: What the driver knows of recipe, data and split.
+    """
+
+    recipe: Recipe
+    model: str
+    fold: int
+    seed: int
+    profile: Profile
+    out: str
+    precision: Precision
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell.
+
+    Attributes:
+        node: Name of the machine.
+        result: What its result file holds; None without one.
+        error: What went wrong; empty if nothing did, or if another process is at work on the cell.
+    """
+
+    node: str
+    result: dict[str, Any] | None = None
+    error: str = ""
+
+
+def job_of(cell: Cell) -> Job:
+    """A cell as plain data."""
+    return Job(
+        cell.task.recipe,
+        cell.model,
+        cell.fold,
+        cell.seed,
+        cell.profile,
+        str(cell.out.resolve()),
+        cell.precision,
+        cell.fingerprint(),
+    )
+
+
+def run_job(job: Job, setup: Setup) -> Outcome:
+    """Run a cell here. Errors are part of the outcome: only the death of a process is worth another try."""
+    node = platform.node()
+    try:
+        _prepare(setup)
+        return Outcome(node, _run(job, setup))
+    except Busy:
+        return Outcome(node)
+    except (*FAILURES, OSError) as error:
+        return Outcome(node, error=str(error) or type(error).__name__)
+
+
+def _prepare(setup: Setup) -> None:
+    if setup.version != __version__:
+        raise ValueError(
+            f"{platform.node()} has nacre {__version__}, not {setup.version}; install the same everywhere"
+        )
+    if not setup.gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or every cell would take the first one
+    os.environ.update(setup.settings)
+    sys.argv = list(setup.command)
+    import torch
+
+    torch.set_num_threads(setup.threads)
+
+
+def _run(job: Job, setup: Setup) -> dict[str, Any]:
+    from nacre.train.cell import Cell
+    from nacre.train.run import run_cell
+
+    task = _task(job.recipe, setup.data_dir)
+    cell = Cell(task, job.model, job.fold, job.seed, job.profile, Path(job.out), job.precision)
+    if cell.fingerprint() != job.fingerprint:
+        raise ValueError(f"{platform.node()} has other data for {job.recipe.name}; all nodes need the same files")
+    return run_cell(cell)
+
+
+_tasks: dict[tuple[str, str, str | None], Task] = {}
+
+
+def _task(recipe: Recipe, data_dir: str | None) -> Task:
+    """The task with its data, which this process reads once."""
+    from nacre.tasks.task import load_task
+
+    # The digest leaves out where a file of one's own lies.
+    key = recipe.digest, str(recipe.data.get("csv", "")), data_dir
+    if key not in _tasks:
+        _tasks[key] = load_task(recipe, None if data_dir is None else Path(data_dir))
+    return _tasks[key]

@@ -1,0 +1,173 @@
+"""The processes that train one cell: alone, or several in step under one leader."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from nacre.train.executor import Processes
+from nacre.train.launch import end_with_parent, under_torchrun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.distributed import ProcessGroup
+
+FAILURES = (ValueError, RuntimeError, MemoryError)  # of a cell; the grid reports them and goes on
+_WAIT = timedelta(days=7)  # for the leader, who runs controls and tests without the others
+_LATE = timedelta(seconds=60)  # after an error the others are in the same step or wait in vain
+
+
+class Team:
+    """One process on its own, which has nobody to talk to.
+
+    Attributes:
+        rank: Number of this process.
+        processes: All of them.
+    """
+
+    rank = 0
+    processes = Processes()
+
+    @property
+    def size(self) -> int:
+        """How many processes."""
+        return self.processes.size
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process decides, writes and prints."""
+        return self.rank == 0
+
+    def begin(self) -> None:
+        """The leader says: train this cell with me."""
+
+    def end(self) -> None:
+        """The leader is through with a cell; if it never began, the others skip it."""
+
+    def called(self) -> bool:
+        """What the leader says of a cell: whether the others train it, too."""
+        raise RuntimeError("a process on its own is never called")
+
+    def told(self, text: str) -> str:
+        """What the leader says; what others give does not count."""
+        return text
+
+    @contextmanager
+    def in_step(self) -> Iterator[None]:
+        """Around work that all do together: an error of one of them is an error of all."""
+        yield
+
+
+ALONE = Team()
+
+
+class Several(Team):
+    """One of several processes.
+
+    Args:
+        rank: Number of this process.
+        processes: All of them.
+        group: What messages go through; a group of its own, because they may have to wait for days.
+    """
+
+    def __init__(self, rank: int, processes: Processes, group: ProcessGroup) -> None:
+        self.rank, self.processes, self.group = rank, processes, group
+        self._begun = False
+
+    def begin(self) -> None:  # noqa: D102
+        self._begun = True
+        self.told("train")
+
+    def end(self) -> None:  # noqa: D102
+        if not self._begun:
+            self.told("skip")
+        self._begun = False
+
+    def called(self) -> bool:  # noqa: D102
+        return self.told("") == "train"
+
+    def told(self, text: str) -> str:  # noqa: D102
+        import torch.distributed as dist
+
+        message = [text]
+        dist.broadcast_object_list(message, src=0, group=self.group)
+        return message[0]
+
+    @contextmanager
+    def in_step(self) -> Iterator[None]:
+        """Around work that all do together: an error of one of them is an error of all.
+
+        Raises:
+            RuntimeError: With what went wrong in each process, if it did in any.
+            ConnectionError: If one failed in the midst of a step: the others cannot be reached any more.
+        """
+        failure: BaseException | None = None
+        try:
+            yield
+        except (*FAILURES, OSError) as error:
+            failure = error
+        said = self._gather("" if failure is None else str(failure) or type(failure).__name__)
+        if failure is not None and len(set(said)) == 1:
+            raise failure
+        if any(said):
+            parts = [f"process {rank}: {text}" for rank, text in enumerate(said) if text]
+            raise RuntimeError("; ".join(parts)) from failure
+
+    def _gather(self, text: str) -> list[str]:
+        """What each process has to say."""
+        import torch.distributed as dist
+
+        try:
+            dist.monitored_barrier(group=self.group, timeout=_LATE)
+        except RuntimeError as error:
+            raise ConnectionError(
+                f"process {self.rank} lost the others ({text or error}); "
+                "all of them end, start again to go on from the last checkpoint"
+            ) from None
+        found = [""] * self.size
+        dist.all_gather_object(found, text, group=self.group)
+        return found
+
+
+@contextmanager
+def team_of(processes: Processes) -> Iterator[Team]:
+    """This process on its own, or with the others that torchrun started.
+
+    Raises:
+        ValueError: If torchrun started others than the command asks for.
+    """
+    if not under_torchrun():
+        yield ALONE
+        return
+    _check_world(processes)
+    if processes.size == 1:
+        yield ALONE
+        return
+    end_with_parent()
+    import torch
+    import torch.distributed as dist
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+    else:
+        dist.init_process_group("gloo")
+    messages = dist.new_group(backend="gloo", timeout=_WAIT)
+    assert isinstance(messages, dist.ProcessGroup)
+    yield Several(dist.get_rank(), processes, messages)
+    dist.destroy_process_group()  # not after an error: the others may not come
+
+
+def _check_world(processes: Processes) -> None:
+    size, local = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if (local, size) == (processes.devices, processes.size):
+        return
+    if os.environ["RANK"] != "0":
+        raise SystemExit  # one of them says it
+    raise ValueError(
+        f"torchrun started {size} processes, {local} on this node, but the command says --devices "
+        f"{processes.devices} --nodes {processes.nodes}; --devices must be --nproc-per-node, --nodes --nnodes"
+    )
