@@ -1,5 +1,6 @@
 """The pages about training: their commands and recipes run, in the order of the page."""
 
+import json
 import os
 import re
 import shlex
@@ -75,3 +76,14 @@ def test_commands_of_the_data_page_run(tmp_path, monkeypatch):
     for name in ("event-mnist", "person-activity", "ettm1", "jena", "spiral"):
         assert name in listed
     assert "300 sequences" in checked
+
+
+@pytest.mark.slow
+def test_cluster_page_a_grid_on_ray_and_a_cell_in_two_processes(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)  # or Ray makes one in the home directory
+    (_, grid), (_, cell) = blocks("cluster.md", "bash")
+    said = run(grid.strip(), tmp_path) + run(cell.strip(), tmp_path)
+    for model, folds in (("cfc-fc", 2), ("sdpa", 2), ("linear-attention", 1)):
+        results = sorted((tmp_path / "runs" / "spiral" / model).glob("*/result.json"))
+        assert len(results) == said.count(f"spiral, {model}, fold ") == folds
+    assert json.loads(results[0].read_bytes())["budget"]["processes"] == 2

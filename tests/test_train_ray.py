@@ -223,7 +223,7 @@ def test_without_an_address_a_cluster_of_this_machine_comes_and_goes_in_silence(
     settings.pop("RAY_AUTH_MODE", None)
     command = [sys.executable, "-m", "nacre", *args, "--executor", "ray"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=400, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line for line in done.stdout.splitlines() if line.strip()]

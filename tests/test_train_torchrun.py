@@ -118,7 +118,7 @@ def test_two_processes_make_the_runs_of_one_and_go_on_after_a_cell_that_fails(tm
         assert command.endswith(f"--devices 2 --strategy {strategy}")
 
 
-STEPS = 90  # 15 a round: time enough to be stopped, and too few for roundings to grow
+STEPS = 36  # 6 a round: time enough to be stopped, and too few for roundings to grow
 LONG = ("-m", "deepstate")  # takes its time
 RUN = Path("runs/tiny/deepstate/fold0-seed0")
 

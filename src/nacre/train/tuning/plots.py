@@ -73,6 +73,8 @@ def _history(study: optuna.Study, start: dict[str, Any]) -> bytes:
         ax.axhline(own[0], color="#444444", linestyle=":", linewidth=1.2, label="the recipe as it was")
     if min(value) > 0 and max(value) > 3 * min(value):
         ax.set_yscale("log")
+        for axis_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+            axis_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("trial", fontsize=TEXT)
     ax.set_ylabel("validation loss", fontsize=TEXT)
@@ -87,7 +89,7 @@ def _bars(shares: dict[str, float]) -> bytes:
     ax = figure.subplots()
     names = list(shares)[::-1]
     ax.barh(names, [shares[name] for name in names], color=_OTHER, height=0.7)
-    ax.set_xlabel("share in how much finished trials differ (fANOVA)", fontsize=TEXT)
+    ax.set_xlabel("share in how much the losses of trials differ (fANOVA)", fontsize=TEXT)
     ax.set_title("what mattered", fontsize=TITLE, loc="left")
     open_frame(ax)
     ax.grid(axis="y", visible=False)
@@ -116,6 +118,7 @@ def _slice(ax: Axes, done: list[FrozenTrial], name: str) -> None:
         places = {option: i for i, option in enumerate(distribution.choices)}
         ax.set_xticks(range(len(places)), [str(option) for option in places])
         values = [places[value] for value in values]
+        ax.margins(x=0.2)  # room for words
     elif distribution.log:  # pyright: ignore[reportAttributeAccessIssue]
         ax.set_xscale("log")
     losses = [loss_of(t) for t in done]
