@@ -26,3 +26,15 @@ def either_path(request):
         else:
             assert library.library() is not None
         yield request.param
+
+
+@pytest.fixture
+def search(tmp_path, monkeypatch):
+    """A search of three short trials, in an empty folder that holds its recipe."""
+    from nacre.tasks.recipe import Profile
+    from nacre.train.tuning.tune import Tune
+    from train_examples import MODEL, TINY_TOML
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TINY_TOML % 6)
+    return Tune("tiny.toml", MODEL, 3, Profile.QUICK, only=("lr", "d_model", "layer.mode"), out=tmp_path / "out")

@@ -79,10 +79,13 @@ def test_the_installed_command_reports_an_unknown_model():
     assert done.stderr == "nacre: no model matches 'zzz'; nacre models lists all\n"
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_a_missing_extra_is_named(missing):
-    hide = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['nacre', 'models']"
+@pytest.mark.parametrize(
+    ("missing", "command", "extra"),
+    [("typer", "models", "train"), ("rich", "models", "train"), ("optuna", "tune', 'spiral", "train,tune")],
+)
+def test_a_missing_extra_is_named(missing, command, extra):
+    hide = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['nacre', '{command}']"
     code = f"{hide}; import nacre.cli; nacre.cli.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"nacre: the package {missing!r} is not installed; pip install 'nacre[train]'\n"
+    assert done.stderr == f"nacre: the package {missing!r} is not installed; pip install 'nacre[{extra}]'\n"

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.study import uat, uat_run
 from nacre.tasks.recipe import Profile
-from test_docs_commands import blocks, run
+from test_docs_commands import blocks, run, run_small
 from train_examples import nacre
 
 ROOT = Path(__file__).parent.parent
@@ -82,9 +82,9 @@ def test_the_search_beats_its_median_and_the_recipe(page):
 @pytest.mark.slow
 def test_the_commands_of_the_tuning_page(tmp_path):
     ((_, commands),) = blocks("tuning.md", "bash")
-    said = [run(command, tmp_path) for command in commands.splitlines()]
+    said = run_small(commands, tmp_path)
     assert "best validation loss" in said[0]
-    assert "spiral-tuned-cfc-fc, cfc-fc, fold 1 of 5: MSE" in said[1]
+    assert "spiral-tuned-cfc-fc, cfc-fc, fold 1 of 5: mse" in said[1]
 
 
 @pytest.mark.slow

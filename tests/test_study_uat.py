@@ -279,14 +279,3 @@ def test_the_grid_spans_the_sine():
     assert x[0].item() == pytest.approx(-2 * math.pi)
     assert x[-1].item() == pytest.approx(2 * math.pi)
     assert torch.equal(y, value("sin", x))
-
-
-@pytest.mark.slow
-def test_a_wide_weighted_layer_fits_the_sine_to_a_third_of_the_error_of_a_narrow_one():
-    budget = BUDGETS["quick"]["sin"]
-    narrow, wide = (
-        sum(run(width=width, seed=seed, budget=budget).do(quiet)["error"] for seed in range(3)) / 3
-        for width in (uat.WIDTHS["quick"][0], uat.WIDTHS["quick"][-1])
-    )
-    assert wide <= narrow / 3
-    assert narrow < controls("sin")["affine"] / 3

@@ -147,8 +147,7 @@ def stop(directory, what, *args):
 @pytest.mark.parametrize(
     ("first", "what", "code", "then"),
     [
-        (("--devices", "2"), signal.SIGKILL, -signal.SIGKILL, ("--devices", "2")),
-        (("--devices", "2"), signal.SIGINT, 130, ("--devices", "2", "--strategy", "fsdp")),
+        (("--devices", "2"), signal.SIGKILL, -signal.SIGKILL, ("--devices", "2", "--strategy", "fsdp")),
         (("--devices", "2", "--strategy", "fsdp"), signal.SIGINT, 130, ()),
     ],
 )

@@ -12,10 +12,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from nacre.tasks.recipe import Profile
 from nacre.train.tuning.storage import _storage, outcome
-from nacre.train.tuning.tune import Tune, run_tuning
-from train_examples import MODEL, TINY_TOML
+from nacre.train.tuning.tune import run_tuning
+from train_examples import MODEL
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))  # Debian keeps them off the path
 INITDB = shutil.which("initdb") or (str(PROGRAMS[-1]) if PROGRAMS else None)
@@ -50,16 +49,9 @@ def server():
     shutil.rmtree(home)
 
 
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.toml").write_text(TINY_TOML % 6)
-    return Tune("tiny.toml", MODEL, 4, Profile.QUICK, only=("lr", "d_model"), out=tmp_path / "out")
-
-
 @NEEDS_SERVER
 @pytest.mark.slow
-def test_two_processes_share_a_study_in_postgresql(server, tiny, tmp_path):
+def test_two_processes_share_a_study_in_postgresql(server, search, tmp_path):
     command = [sys.executable, "-m", "nacre", "tune", "tiny.toml", "-m", MODEL, "--trials", "6"]
     command += [
         "--profile",
@@ -92,7 +84,9 @@ def test_two_processes_share_a_study_in_postgresql(server, tiny, tmp_path):
     assert all("trial " in out for out, _ in said)  # both took part
     assert "secret" not in "".join(out + err for out, err in said)
     # Whoever comes later finds all trials, has nothing to do, and gets the same best recipe.
-    later = replace(tiny, trials=6, storage=server, study="shared", out=tmp_path / "three")
+    later = replace(
+        search, trials=6, only=("lr", "d_model"), storage=server, study="shared", out=tmp_path / "three"
+    )
     best = min(study.trials, key=lambda t: t.value).params["lr"]
     assert run_tuning(later).best_params["lr"] == best
     assert f"lr = {best}" in (tmp_path / "three" / f"tiny-tuned-{MODEL}.toml").read_text()
@@ -101,17 +95,17 @@ def test_two_processes_share_a_study_in_postgresql(server, tiny, tmp_path):
 
 @NEEDS_SERVER
 @pytest.mark.slow
-def test_a_study_in_postgresql_of_another_search_and_an_unknown_database_are_named(server, tiny):
-    run_tuning(replace(tiny, trials=1, storage=server, study="mine"))
+def test_a_study_in_postgresql_of_another_search_and_an_unknown_database_are_named(server, search):
+    run_tuning(replace(search, trials=1, storage=server, study="mine"))
     with pytest.raises(ValueError, match=r"study 'mine' in postgresql.*:\*\*\*@.*another search: d_model was"):
-        run_tuning(replace(tiny, trials=1, storage=server, study="mine", only=("lr",)))
+        run_tuning(replace(search, trials=1, storage=server, study="mine", only=("lr",)))
     with pytest.raises(ValueError, match=r"me:\*\*\*@127.0.0.1:\d+/nothere cannot be used: .*nothere") as error:
-        run_tuning(replace(tiny, storage=server.replace("/postgres", "/nothere")))
+        run_tuning(replace(search, storage=server.replace("/postgres", "/nothere")))
     assert "secret" not in str(error.value)
 
 
-def test_a_server_that_does_not_answer_is_named_without_its_password(tiny):
+def test_a_server_that_does_not_answer_is_named_without_its_password(search):
     url = f"postgresql+psycopg://me:secret@127.0.0.1:{free_port()}/x"
     with pytest.raises(ValueError, match=r"storage postgresql\+psycopg://me:\*\*\*@127.*cannot be used") as error:
-        run_tuning(replace(tiny, storage=url))
+        run_tuning(replace(search, storage=url))
     assert "secret" not in str(error.value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+_EXTRAS = {"optuna": "train,tune", "ray": "train,scale"}  # what brings a package; all others come with train
+
 
 def main() -> None:
     """Run the command line. Bad input exits with 2, Ctrl-C with 130."""
@@ -13,7 +15,8 @@ def main() -> None:
 
         app()
     except ModuleNotFoundError as error:
-        _fail(f"the package {error.name!r} is not installed; pip install 'nacre[train]'")
+        extra = _EXTRAS.get(error.name or "", "train")
+        _fail(f"the package {error.name!r} is not installed; pip install 'nacre[{extra}]'")
     except (ValueError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:

@@ -30,6 +30,9 @@ ERROR, STOPPED = "error", "stopped"  # user attributes of a trial: why it failed
 STARTUP = 10  # random trials before the first Gaussian process, at most
 
 
+LOST = (SQLAlchemyError, optuna.exceptions.StorageInternalError)  # what a storage raises that does not answer
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without the word that heartbeats, importance and some samplers of Optuna may still change."""
@@ -90,7 +93,7 @@ def _storage(url: str) -> RDBStorage:
             "PostgreSQL: pip install 'psycopg[binary]'"
         ) from None
     except (SQLAlchemyError, RuntimeError) as error:  # no such server, no database, or one of another Optuna
-        raise ValueError(f"storage {shown(url)} cannot be used: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"storage {shown(url)} cannot be used: {first_line(error)}") from None
 
 
 def _connected(url: str, options: dict[str, Any], attempts: int) -> RDBStorage:
@@ -101,6 +104,11 @@ def _connected(url: str, options: dict[str, Any], attempts: int) -> RDBStorage:
             raise
     time.sleep(1)
     return _connected(url, options, attempts - 1)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the statement and the stack that databases add."""
+    return str(error.__cause__ or error).splitlines()[0]
 
 
 def shown(url: str) -> str:

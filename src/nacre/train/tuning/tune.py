@@ -21,9 +21,12 @@ from nacre.train.tuning.report import introduce, write_report
 from nacre.train.tuning.space import recipe_at, space_of, start_of
 from nacre.train.tuning.storage import (
     ERROR,
+    LOST,
     STOPPED,
     Outcome,
     adopt,
+    finished,
+    first_line,
     loss_of,
     open_study,
     outcome,
@@ -89,22 +92,34 @@ def run_tuning(tune: Tune) -> optuna.Study:
     if whole("folds", tune.folds, 1) > len(task.splits):
         raise ValueError(f"folds must be at most {len(task.splits)} for {recipe.name}, got {tune.folds}")
     out = tune.out or Path("tuning") / recipe.name / tune.model
-    setting = Setting(task, tune.model, tune.profile, tune.folds, tune.seed, out)
     out.mkdir(parents=True, exist_ok=True)
+    setting = Setting(task, tune.model, tune.profile, tune.folds, tune.seed, out)
     url = tune.storage or f"sqlite:///{out / 'study.db'}"
-    name = tune.study or f"{recipe.name}-{tune.model}-{tune.profile}"
-    sampler = propose(tune.seed, 0, tune.trials, shared=tune.storage is not None)
-    study = open_study(url, name, _mark(setting, space), sampler)
     console = Console()
+    try:
+        study = _begin(tune, setting, space, url, console)
+        try:
+            _search(study, setting, space, tune.trials, console)
+        finally:  # also of a search that was interrupted
+            write_report(study, setting, space, console)
+    except LOST as error:
+        raise ValueError(f"storage {shown(url)} was lost: {first_line(error)}; start again to go on") from None
+    errors = [t.user_attrs[ERROR] for t in study.get_trials(deepcopy=False) if ERROR in t.user_attrs]
+    if errors and not finished(study):
+        raise ValueError(f"no trial gave a value; {len(errors)} failed, the last with: {errors[-1]}")
+    return study
+
+
+def _begin(tune: Tune, setting: Setting, space: Space, url: str, console: Console) -> optuna.Study:
+    """The study, new or as it was left, ready to go on."""
+    recipe, shared = setting.task.recipe, tune.storage is not None
+    name = tune.study or f"{recipe.name}-{tune.model}-{tune.profile}"
+    study = open_study(url, name, _mark(setting, space), propose(tune.seed, 0, tune.trials, shared=shared))
     introduce(setting, space, f"{name} in {shown(url)}", console)
     if study.trials:
-        study.sampler = propose(tune.seed, len(study.trials), tune.trials, shared=tune.storage is not None)
+        study.sampler = propose(tune.seed, len(study.trials), tune.trials, shared=shared)
     else:
         study.enqueue_trial(start_of(recipe, tune.model, space))
-    try:
-        _search(study, setting, space, tune.trials, console)
-    finally:
-        write_report(study, setting, space, console)
     return study
 
 
