@@ -148,16 +148,15 @@ def _search(study: optuna.Study, setting: Setting, space: Space, trials: int, co
             progress.update(bar, completed=over)
             if over + running >= trials:
                 break
+            objective = _Objective(study, setting, space, progress)
             with quietly():
-                study.optimize(_Objective(study, setting, space, progress), 1, catch=_NoLoss)
-            _tell(study.get_trials(deepcopy=False), console)
+                study.optimize(objective, 1, catch=_NoLoss, callbacks=[lambda _, trial: _tell(trial, console)])
     if running:
         console.print(f"trials still at work in other processes: {running}; run again for a report with them")
 
 
-def _tell(trials: list[FrozenTrial], console: Console) -> None:
-    """Print what became of the last trial."""
-    trial = max((t for t in trials if t.state.is_finished()), key=lambda t: (t.datetime_complete, t.number))
+def _tell(trial: FrozenTrial, console: Console) -> None:
+    """Print what became of a trial."""
     text = str(outcome(trial))
     if outcome(trial) is Outcome.FINISHED:
         text = f"[bold]validation loss {loss_of(trial):.4g}[/]"
