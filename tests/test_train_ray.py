@@ -3,43 +3,37 @@
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nacre.tasks.recipe import Profile, load_recipe
+from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from nacre.train import grid_ray, ray_cluster, ray_probe
 from nacre.train.executor import Cluster, Executor, Scale
-from nacre.train.grid import Grid, run_grid
+from nacre.train.grid import run_grid
 from nacre.train.ray_cluster import joined
-from train_examples import MODEL, TINY_TOML, cell, files_below, outcome, read_log, result_of, weights_of
+from train_examples import (
+    MODEL,
+    cell,
+    files_below,
+    free_port,
+    on,
+    outcome,
+    read_log,
+    result_of,
+    tiny,
+    weights_of,
+)
 
 SOURCE = Path(__file__).parents[1] / "src"
 # Ray leaves sockets and files of its own to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
-
-def tiny(tmp_path, steps=6, more=""):
-    """A recipe file, and a grid of two of its folds."""
-    (tmp_path / "tiny.toml").write_text(TINY_TOML % steps + more)
-    return Grid([str(tmp_path / "tiny.toml")], [MODEL], Profile.QUICK, 2, out=tmp_path / "runs", controls=False)
-
-
-def on(grid, address):
-    return replace(grid, scale=Scale(Executor.RAY, Cluster(address)))
-
-
-def free_port():
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        return server.getsockname()[1]
 
 
 # With a real cluster.

@@ -10,27 +10,17 @@ import pytest
 
 from nacre.data import from_arrays
 from nacre.tasks import task as task_module
-from nacre.tasks.recipe import Profile, load_recipe
+from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from nacre.train import grid_ray, ray_probe, ray_worker
-from nacre.train.executor import Cluster, Executor, Scale
-from nacre.train.grid import Grid, run_grid
+from nacre.train.executor import Cluster
+from nacre.train.grid import run_grid
 from nacre.train.ray_cluster import check_room
 from nacre.train.ray_worker import Outcome, Setup, job_of, run_job
-from train_examples import MODEL, TINY_TOML, cell, result_of, task_of
+from train_examples import cell, free_port, on, result_of, task_of, tiny
 
 # Ray leaves sockets and files of its own to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
-
-def tiny(tmp_path, steps=6, more=""):
-    """A recipe file, and a grid of two of its folds."""
-    (tmp_path / "tiny.toml").write_text(TINY_TOML % steps + more)
-    return Grid([str(tmp_path / "tiny.toml")], [MODEL], Profile.QUICK, 2, out=tmp_path / "runs", controls=False)
-
-
-def on(grid, address):
-    return replace(grid, scale=Scale(Executor.RAY, Cluster(address)))
 
 
 # What a worker does.
@@ -139,11 +129,6 @@ def test_a_cell_must_fit_into_one_living_node(cluster, fits):
 def test_a_cell_takes_one_gpu_at_most(gpus):
     with pytest.raises(ValueError, match="gpus must lie in"):
         Cluster(gpus=gpus)
-
-
-def free_port():
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        return server.getsockname()[1]
 
 
 @pytest.mark.parametrize("form", ["127.0.0.1:%d", "ray://127.0.0.1:%d", "localhost:%d"])

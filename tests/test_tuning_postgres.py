@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,19 +13,13 @@ import pytest
 
 from nacre.train.tuning.storage import _storage, outcome
 from nacre.train.tuning.tune import run_tuning
-from train_examples import MODEL
+from train_examples import MODEL, free_port
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))  # Debian keeps them off the path
 INITDB = shutil.which("initdb") or (str(PROGRAMS[-1]) if PROGRAMS else None)
 NEEDS_SERVER = pytest.mark.skipif(INITDB is None, reason="PostgreSQL is not installed; .ci/run installs it")
 # PostgreSQL refuses to run as root.
 USER = {"user": "postgres"} if os.geteuid() == 0 else {}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

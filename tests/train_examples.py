@@ -2,6 +2,8 @@
 
 import csv
 import json
+import socket
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from nacre.data import Dataset, SplitBy, from_arrays, make_splits
 from nacre.tasks.recipe import NetworkRecipe, Profile, Recipe, SplitRecipe, TrainingRecipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
+from nacre.train.executor import Cluster, Executor, Scale
+from nacre.train.grid import Grid
 
 MODEL = "cfc-fc"  # the fastest to train
 TINY = Recipe(
@@ -105,3 +109,20 @@ def nacre(monkeypatch, *args) -> int:
 def files_below(directory: Path) -> set[str]:
     """Names of all files, seen from the directory."""
     return {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
+
+
+def tiny(tmp_path: Path, steps=6, more="") -> Grid:
+    """A recipe file, and a grid of two of its folds."""
+    (tmp_path / "tiny.toml").write_text(TINY_TOML % steps + more)
+    return Grid([str(tmp_path / "tiny.toml")], [MODEL], Profile.QUICK, 2, out=tmp_path / "runs", controls=False)
+
+
+def on(grid: Grid, address: str) -> Grid:
+    """The same grid on a Ray cluster."""
+    return replace(grid, scale=Scale(Executor.RAY, Cluster(address)))
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        return server.getsockname()[1]
