@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-_EXTRAS = {"optuna": "train,tune", "ray": "train,scale"}  # what brings a package; all others come with train
+_DRIVING = ("gymnasium", "Box2D", "pygame", "captum", "imageio", "imageio_ffmpeg", "PIL", "websockets")
+_EXTRAS = {"optuna": "train,tune", "ray": "train,scale"} | dict.fromkeys(_DRIVING, "train,drive")  # others: train
 
 
 def main() -> None:

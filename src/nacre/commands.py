@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nacre._version import __version__
+from nacre.commands_drive import drive
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
 from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy
@@ -255,3 +256,4 @@ def data_check(
 
 
 app.add_typer(study, name="study")
+app.add_typer(drive, name="drive")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ENOUGH = 3  # pairs of runs; a test with fewer says nothing
+_Z = 1.959963984540054  # two-sided 95 % of a normal distribution
 _ROUNDING = 1e-12  # relative to the numbers: differences that vary by less do not vary
 
 
@@ -118,3 +119,20 @@ def critical_difference(models: int, tasks: int) -> float:
     whole("tasks", tasks, 1)
     quantile = float(studentized_range.ppf(0.95, models, np.inf)) / math.sqrt(2)
     return quantile * math.sqrt(models * (models + 1) / (6 * tasks))
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a success rate. It stays within 0 and 1, and has a width even if all succeeded.
+
+    Example:
+        >>> [round(limit, 3) for limit in wilson(10, 10)]
+        [0.722, 1.0]
+    """
+    if not 0 <= successes <= trials or trials == 0:
+        raise ValueError(
+            f"successes must be 0 to {trials}, the trials, of which there must be one, got {successes}"
+        )
+    share = successes / trials
+    middle = (share + _Z**2 / (2 * trials)) / (1 + _Z**2 / trials)
+    half = _Z / (1 + _Z**2 / trials) * math.sqrt(share * (1 - share) / trials + _Z**2 / (4 * trials**2))
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,33 @@
+"""The commands of `nacre drive`: names and the functions they call, no logic. Needs typer."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+drive = typer.Typer(help="Record drives, race networks, and see what they look at.", no_args_is_help=True)
+_Jobs = Annotated[int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")]
+_Limit = Annotated[int, typer.Option(help="Steps after which an episode ends, 50 a second.", min=1)]
+
+
+@drive.command("collect")
+def drive_collect(
+    episodes: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the first track; the next ones follow.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Where episodes go.")] = Path("carracing"),
+    noise: Annotated[
+        float, typer.Option(help="Share of steps with a random action, labelled by the expert.", min=0, max=0.9)
+    ] = 0.0,
+    randomize: Annotated[bool, typer.Option("--randomize", help="Random colours of road and grass.")] = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="A Stable-Baselines3 PPO file (.zip) that drives.", show_default="the scripted expert"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Drive and print, but keep nothing.")] = False,
+    limit: _Limit = 1500,
+    jobs: _Jobs = None,
+) -> None:
+    """Record an expert in CarRacing. What is recorded already is kept, so more episodes can be added."""
+    from nacre.drive.record import Collect, collect
+
+    collect(Collect(episodes, seed, out, noise, randomize, policy, not dry_run, limit, jobs))

@@ -1,0 +1,139 @@
+"""Recorded drives: one compressed file each, written whole, read without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ACTIONS = ("coast", "right", "left", "gas", "brake")  # as the discrete CarRacing-v3 numbers them
+POSE = ("x", "y", "heading", "speed", "wheel")  # columns of `Episode.pose`
+FRAME = (96, 96, 3)
+SUFFIX = ".npz"
+FORMAT = 1
+_ARRAYS = ("frames", "action", "label", "pose", "road")
+# What numpy, zipfile and zlib raise for a file that is cut off or altered.
+_DAMAGE = (ValueError, EOFError, KeyError, TypeError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Drive:
+    """How an episode is, or was, driven.
+
+    Attributes:
+        seed: Seed of the track; it also seeds colours and noise, each with a generator of its own.
+        randomize: Whether road and grass have random colours.
+        noise: Share of the steps at which the car is steered or sped up at random, whatever was chosen.
+        driver: Who chose.
+        limit: Steps after which the episode ends.
+    """
+
+    seed: int
+    randomize: bool = False
+    noise: float = 0.0
+    driver: str = "expert"
+    limit: int = 1500
+
+    @property
+    def name(self) -> str:
+        """Name of its file, without the suffix."""
+        words = [f"{self.seed:06d}", self.driver]
+        words += ["colours"] * self.randomize + [f"noise{self.noise:g}"] * (self.noise > 0)
+        return "-".join(words)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What happened in a drive of n steps.
+
+    Attributes:
+        drive: How it was driven.
+        frames: [n, 96, 96, 3] uint8, what was seen before each step.
+        action: [n] what was done.
+        label: [n] what the driver would have done; differs from `action` under noise.
+        pose: [n, 5] float64, see `POSE`: metres, radians, metres a second.
+        road: [m, 2] float64 points of the centre line, in driving direction, from the start line on.
+        outcome: Figures of the episode, such as progress and whether the lap was finished.
+    """
+
+    drive: Drive
+    frames: NDArray[np.uint8]
+    action: NDArray[np.int64]
+    label: NDArray[np.int64]
+    pose: NDArray[np.float64]
+    road: NDArray[np.float64]
+    outcome: dict[str, Any]
+
+
+def write_episode(folder: Path, episode: Episode) -> Path:
+    """Write an episode into a folder, under the name of its drive, whole or not at all."""
+    about = {"format": FORMAT, "drive": asdict(episode.drive), "outcome": episode.outcome}
+    arrays = {name: getattr(episode, name) for name in _ARRAYS}
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{episode.drive.name}{SUFFIX}"
+    write_whole(path, file.getvalue())
+    return path
+
+
+def read_episode(path: Path) -> Episode:
+    """Read an episode.
+
+    Raises:
+        ValueError: If the file is damaged, or is no episode.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["about"]))
+            episode = Episode(
+                Drive(**about["drive"]), *(arrays[name] for name in _ARRAYS), outcome=about["outcome"]
+            )
+            format_ = about["format"]
+    except FileNotFoundError:
+        raise
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is damaged or no episode ({error}); delete it and record it again") from None
+    if format_ != FORMAT:
+        raise ValueError(f"{path} has format {format_}, this nacre reads {FORMAT}; record it again")
+    _check(episode, path)
+    return episode
+
+
+def _check(episode: Episode, path: Path) -> None:
+    steps = len(episode.frames)
+    wanted = {"frames": (steps, *FRAME), "action": (steps,), "label": (steps,), "pose": (steps, len(POSE))}
+    for name, shape in wanted.items():
+        got = getattr(episode, name).shape
+        if got != shape or steps == 0:
+            raise ValueError(f"{path}: {name} must have shape {shape} and a step at least, got {got}")
+    for name in ("action", "label"):
+        numbers = getattr(episode, name)
+        if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= len(ACTIONS):
+            raise ValueError(f"{path}: {name} must hold numbers from 0 to {len(ACTIONS) - 1}")
+    if episode.frames.dtype != np.uint8:
+        raise ValueError(f"{path}: frames must be uint8, got {episode.frames.dtype}")
+
+
+def episode_files(folder: Path) -> list[Path]:
+    """Files of episodes in a folder, in the order of their names."""
+    return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
+
+
+def checksums(paths: Sequence[Path]) -> dict[str, str]:
+    """File name to sha256."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

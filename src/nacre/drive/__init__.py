@@ -1,0 +1,1 @@
+"""Driving: an expert, recordings, closed-loop races, and what a network looks at."""

@@ -1,0 +1,128 @@
+"""`nacre drive collect`: record episodes of a driver, one file each. What is there already is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from nacre._check import real, whole
+from nacre.data.episodes import SUFFIX, Drive, read_episode, write_episode
+from nacre.drive.episode import run_episode
+from nacre.drive.expert import Expert
+from nacre.drive.pool import default_jobs, each
+from nacre.train.statistics import wilson
+
+if TYPE_CHECKING:
+    from nacre.drive.episode import Driver
+
+FOLDER = Path("carracing")  # where `nacre train carracing` looks first
+
+
+@dataclass(frozen=True)
+class Collect:
+    """What to record.
+
+    Attributes:
+        episodes: How many.
+        seed: Seed of the first track; the next ones follow.
+        out: Where the files go.
+        noise: Share of the steps with a random action; labels stay the driver's.
+        randomize: Whether road and grass have random colours.
+        policy: A Stable-Baselines3 PPO file that drives; None for the expert.
+        keep: Whether episodes are written; if not, only their figures are printed.
+        limit: Steps after which an episode ends.
+        jobs: Processes at once; None for one for each processor.
+    """
+
+    episodes: int
+    seed: int = 0
+    out: Path = FOLDER
+    noise: float = 0.0
+    randomize: bool = False
+    policy: Path | None = None
+    keep: bool = True
+    limit: int = 1500
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check."""
+        whole("episodes", self.episodes, 1)
+        whole("seed", self.seed, 0)
+        whole("limit", self.limit, 1)
+        real("noise", self.noise, 0.0, 0.9)
+
+
+def collect(what: Collect) -> list[dict[str, Any]]:
+    """Record what is not there yet, and print a table of all.
+
+    Returns:
+        The outcome of each episode, in the order of seeds.
+    """
+    console = Console()
+    first = Drive(what.seed, what.randomize, what.noise, _driver(what.policy).name, what.limit)
+    drives = [replace(first, seed=what.seed + number) for number in range(what.episodes)]
+    outcomes = {drive: kept for drive in drives if what.keep and (kept := _kept(what.out, drive))}
+    todo = [drive for drive in drives if drive not in outcomes]
+    record = partial(_record, policy=what.policy, out=what.out if what.keep else None)
+    jobs = default_jobs() if what.jobs is None else whole("jobs", what.jobs, 1)
+    for drive, outcome in each(record, todo, jobs, console, "recording"):
+        outcomes[drive] = outcome
+    rows = [outcomes[drive] for drive in drives]
+    console.print(_table(drives, rows))
+    done = sum(row["finished"] for row in rows)
+    low, high = wilson(done, len(rows))
+    console.print(f"{first.driver}: {done} of {len(rows)} laps finished (95 % interval {low:.0%} to {high:.0%})")
+    if what.keep:
+        console.print(f"{len(todo)} recorded, {len(rows) - len(todo)} were there; in {what.out}", markup=False)
+    return rows
+
+
+def _driver(policy: Path | None) -> Driver:
+    if policy is None:
+        return Expert()
+    from nacre.drive.ppo import load_ppo
+
+    return load_ppo(policy)
+
+
+def _record(drive: Drive, policy: Path | None, out: Path | None) -> dict[str, Any]:
+    episode = run_episode(_driver(policy), drive)
+    if out is not None:
+        write_episode(out, episode)
+    return episode.outcome
+
+
+def _kept(folder: Path, drive: Drive) -> dict[str, Any] | None:
+    """Outcome of an episode that is there already, driven in the same way."""
+    path = folder / f"{drive.name}{SUFFIX}"
+    if not path.exists():
+        return None
+    episode = read_episode(path)
+    if episode.drive != drive:
+        raise ValueError(f"{path} was driven in another way ({episode.drive}); give another --out, or delete it")
+    return episode.outcome
+
+
+def _table(drives: list[Drive], rows: list[dict[str, Any]]) -> Table:
+    columns = ("seed", "lap", "tiles", "off road", "error m", "largest m", "speed m/s", "steps")
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        column.justify = "right"
+    for drive, row in zip(drives, rows, strict=True):
+        table.add_row(
+            str(drive.seed),
+            "finished" if row["finished"] else "lost" if row["lost"] else "time up",
+            f"{row['progress']:.1%}",
+            f"{row['off_track']:.1%}",
+            f"{row['error']:.2f}",
+            f"{row['largest_error']:.2f}",
+            f"{row['speed']:.1f}",
+            f"{row['steps']:,}",
+        )
+    return table

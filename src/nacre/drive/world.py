@@ -1,0 +1,153 @@
+"""`World`: CarRacing without a screen, its tracks, colours and laps under our own rules. Needs gymnasium."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from nacre.data.episodes import ACTIONS
+from nacre.drive.road import HALF_WIDTH, Place, Road
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FPS = 50
+LAP_SHARE = 0.95  # of the tiles that a finished lap has touched
+_PLAIN = {"road_color": (102, 102, 102), "bg_color": (102, 204, 102), "grass_color": (102, 230, 102)}
+_BRIGHTEST = 210.0  # of a random colour; the environment's own limit
+_EDGE = 2000 / 6  # metres from the middle of the playfield, where the environment ends an episode
+
+
+class Pose(NamedTuple):
+    """Where the car is and what it does.
+
+    Attributes:
+        x: Metres.
+        y: Metres.
+        heading: Radians, 0 along x, counter-clockwise.
+        speed: Metres a second.
+        wheel: Angle of the front wheels in radians, positive to the left.
+    """
+
+    x: float
+    y: float
+    heading: float
+    speed: float
+    wheel: float
+
+
+class World:
+    """One track of CarRacing-v3 with its five actions.
+
+    A lap is finished when the car has crossed the start line after a whole round and has touched 95 % of the
+    tiles. The environment's own flag is kept beside it: it may come early, or never, because the tile on the start
+    line is often touched at the start already. So the world drives on until our own rule holds.
+
+    Args:
+        seed: Seed of the track.
+        randomize: Whether road and grass have random colours, drawn by a generator of their own: the track stays
+            that of the seed.
+        pictures: Whether `picture` can be asked for.
+
+    Example:
+        >>> with World(seed=3) as world:
+        ...     frame = world.step(ACTIONS.index("gas"))
+        ...     print(frame.shape, round(world.pose.speed, 1) > 0)
+        (96, 96, 3) True
+    """
+
+    def __init__(self, seed: int, randomize: bool = False, pictures: bool = False) -> None:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        import Box2D  # noqa: F401 (if it is missing, gymnasium names another package)
+        import gymnasium
+
+        made = gymnasium.make(
+            "CarRacing-v3",
+            continuous=False,
+            domain_randomize=True,  # so that reset keeps the colours set below
+            render_mode="rgb_array" if pictures else None,
+        )
+        self._env = cast("Any", made.unwrapped)  # without the wrapper that ends an episode after 1,000 steps
+        for name, colour in (_colours(seed) if randomize else _PLAIN).items():
+            setattr(self._env, name, np.array(colour, np.float64))
+        self.frame: NDArray[np.uint8] = self._env.reset(seed=seed, options={"randomize": False})[0]
+        self.road = Road([point[2:4] for point in self._env.track])
+        self.flag = False  # whether the environment called the lap finished
+        self.steps = 0
+        self._driven = 0.0  # metres along the centre line since the start, backwards counted back
+        self._along = self.place.along
+        self._driven = (self._along + self.road.length / 2) % self.road.length - self.road.length / 2
+
+    def __enter__(self) -> World:
+        """The world itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give up what the environment holds."""
+        self._env.close()
+
+    @property
+    def pose(self) -> Pose:
+        """Where the car is."""
+        car = self._env.car
+        speed = math.hypot(*car.hull.linearVelocity)
+        # The hull's own forward is along y.
+        x, y = car.hull.position
+        return Pose(x, y, car.hull.angle + math.pi / 2, speed, car.wheels[0].joint.angle)
+
+    @property
+    def place(self) -> Place:
+        """Metres along the centre line, and distance from it."""
+        return self.road.locate(self._env.car.hull.position)
+
+    @property
+    def progress(self) -> float:
+        """Share of the tiles that were touched."""
+        return self._env.tile_visited_count / len(self._env.track)
+
+    @property
+    def finished(self) -> bool:
+        """Whether a lap is finished, by our rule."""
+        return self.progress >= LAP_SHARE and self._driven >= self.road.length
+
+    @property
+    def off_track(self) -> bool:
+        """Whether the middle of the car is off the road."""
+        return abs(self.place.error) > HALF_WIDTH
+
+    @property
+    def lost(self) -> bool:
+        """Whether the car has left the playfield."""
+        return max(map(abs, self._env.car.hull.position)) > _EDGE
+
+    def step(self, action: int) -> NDArray[np.uint8]:
+        """Do an action for a fiftieth of a second.
+
+        Returns:
+            [96, 96, 3] uint8, what is seen then.
+        """
+        if not 0 <= action < len(ACTIONS):
+            raise ValueError(f"action must be 0 to {len(ACTIONS) - 1}, got {action}")
+        self.frame, _, _, _, info = self._env.step(action)
+        self.flag |= bool(info.get("lap_finished", False))
+        along, half = self.place.along, self.road.length / 2
+        self._driven += (along - self._along + half) % self.road.length - half
+        self._along, self.steps = along, self.steps + 1
+        return self.frame
+
+    def picture(self) -> NDArray[np.uint8]:
+        """[400, 600, 3] uint8, a larger view for people."""
+        return self._env.render()
+
+
+def _colours(seed: int) -> dict[str, NDArray[np.float64]]:
+    """Random colours as the environment draws them: one of the road, one of the ground, and grass near it."""
+    random = np.random.default_rng([seed, 1])
+    road, ground = random.uniform(0, _BRIGHTEST, (2, 3))
+    grass = ground.copy()
+    grass[random.integers(3)] += 20
+    return {"road_color": road, "bg_color": ground, "grass_color": grass}
