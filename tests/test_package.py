@@ -37,7 +37,7 @@ LAYERS = [
     ["data"],
     ["tasks"],
     ["train"],
-    ["study"],
+    ["study", "drive"],
 ]
 
 

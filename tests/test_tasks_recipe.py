@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nacre.data.catalog import CATALOG
 from nacre.tasks.listing import print_tasks
 from nacre.tasks.recipe import (
+    ImageRecipe,
     NetworkRecipe,
     Recipe,
     SplitRecipe,
@@ -21,7 +22,7 @@ from nacre.tasks.recipe import (
     to_toml,
 )
 
-SHIPPED = ["ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity", "spiral"]
+SHIPPED = ["carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity", "spiral"]
 # The paper's table of hyper-parameters: convolutions, width, heads, dense, batch, epochs.
 PAPER = {
     "event-mnist": (((64, 5, 1), (64, 5, 1)), 64, 8, (32,), 32, 150),
@@ -66,6 +67,7 @@ def test_windows_and_splits_are_as_described():
     assert load_recipe("person-activity").data == {"name": "person-activity", "window": 32, "stride": 16}
     split = {name: load_recipe(name).split for name in SHIPPED}
     assert {name: s.by for name, s in split.items()} == {
+        "carracing": "group",
         "ettm1": "time",
         "event-mnist": "official",
         "event-mnist-11": "official",
@@ -152,7 +154,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError, match="no recipe .*gone.toml; `nacre tasks` lists"):
         load_recipe(tmp_path / "gone.toml")
     with pytest.raises(
-        ValueError, match="unknown task 'etm1'; did you mean 'ettm1'[?] There are ettm1, event-mnist"
+        ValueError, match="unknown task 'etm1'; did you mean 'ettm1'[?] There are carracing, ettm1, event-mnist"
     ):
         load_recipe("etm1")
     path = tmp_path / "mine.toml"
@@ -243,6 +245,7 @@ def test_the_digest_depends_on_everything_else():
             "dense": [4],
             "dropout": 0.5,
             "time_scale": 2.0,
+            "image": ImageRecipe([[4, 3, 2]]),
         },
         "training": {
             "optimizer": "adam",
@@ -262,3 +265,25 @@ def test_the_digest_depends_on_everything_else():
         for key, value in table.items():
             others.append(dataclasses.replace(recipe, **{section: dataclasses.replace(part, **{key: value})}))
     assert len({recipe.digest, *(other.digest for other in others)}) == 1 + len(others)
+
+
+def test_images_are_looked_at_as_in_the_paper():
+    carracing = load_recipe("carracing")
+    assert carracing.network.image == ImageRecipe(((10, 3, 2), (20, 5, 2), (30, 5, 2)), dropout=0.2)
+    assert (carracing.network.d_model, carracing.network.num_heads, carracing.network.dense) == (64, 16, (64,))
+    assert parse_recipe(to_toml(carracing), "carracing") == carracing
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("conv = [[4, 2, 1]]", "network.image.conv must hold .filters, odd kernel size, stride."),
+        ("conv = 3", "network.image.conv must be a list, got 3"),
+        ('conv = [[4, 3, 1]]\ntokens = "rows"', "network.image.tokens must be one of .*, got 'rows'"),
+        ('conv = [[4, 3, 1]]\ncolour = "yuv"', "unknown key network.image.colour; did you mean 'colours'"),
+        ("dropout = 0.1", "missing .* 'conv'"),
+    ],
+)
+def test_bad_images_are_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(f"[network.image]\n{text}", "mine")

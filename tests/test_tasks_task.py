@@ -182,6 +182,7 @@ def test_a_network_is_as_the_recipe_says():
         "dropout": 0.25,
         "time_scale": 9.0,
         "options": {},
+        "image": None,
     }
 
 

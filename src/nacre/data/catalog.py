@@ -68,11 +68,13 @@ class Entry:
         what: What it is, in a few words.
         loader: Its reader, as "module:function".
         forms: Forms it may have, the best first; none if it is generated.
+        recorded: Whether files of your own are read, which nacre neither fetches nor makes when they are missing.
     """
 
     what: str
     loader: str
     forms: tuple[Form, ...] = ()
+    recorded: bool = False
 
 
 _ETT = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/"
@@ -178,6 +180,11 @@ CATALOG: dict[str, Entry] = {
             ),
         ),
     ),
+    "carracing": Entry(
+        what="recorded drives in CarRacing, see `nacre drive collect`",
+        loader="nacre.data.carracing:load_carracing",
+        recorded=True,
+    ),
     "spiral": Entry(what="generated spirals, seen at irregular times", loader="nacre.data.spirals:load_spirals"),
 }
 
@@ -207,4 +214,4 @@ def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
         data_dir: Where to look first; generated data sets have no use for it.
     """
     loader = loader_of(name)
-    return loader(data_dir) if entry(name).forms else loader()
+    return loader(data_dir) if entry(name).forms or entry(name).recorded else loader()

@@ -38,7 +38,7 @@ class Batch(NamedTuple):
     """Sequences beside each other, padded at their ends.
 
     Attributes:
-        x: [B, T, F] float32, zeros in padding.
+        x: [B, T, F] float32, zeros in padding; images [B, T, height, width, F] are uint8.
         time: [B, T] float64 stamps that never go back; padding repeats the last one.
         key_padding_mask: [B, T] bool, True = padding.
         y: [B] classes, [B, T] classes of steps, [B, D] numbers or [B, T, D] numbers of steps; steps that are not
@@ -60,18 +60,21 @@ class Dataset:
     Attributes:
         name: Short name, part of file names.
         kind: What is asked.
-        values: [N, F] float32 features of all rows.
+        values: [N, F] float32 features of all rows, or [N, height, width, F] uint8 images with F colours.
         time: [N] float64 stamps of all rows, ascending within each sequence.
         start: [n] first row of each sequence.
         length: [n] its number of rows.
         y: [n] or, each step, [N] classes; [n, D] or, each step, [N, D] float32 numbers.
         group: [n] what each sequence belongs to and what must never be split: recording, person, series.
         groups: Names of the groups.
-        features: Names of the columns of `values`.
+        features: Names of the columns of `values`, or of its colours.
         classes: Names of the classes; empty for numbers.
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
         test: [n] bool, the official test part; None where there is none.
+        before: [n] or [n, D] answers that were right just before those of `y`, for a control that repeats them; no
+            network sees them. `UNSCORED` or NaN where there is none.
+        neutral: The number that stands for doing nothing, for a control that always does that.
         part: [N] part of each row, for kinds with an answer for each step; None where there is one part only.
         parts: Names of the parts, which are scored together and each on its own.
         time_unit: What stamps count, such as "hours"; empty if not known.
@@ -94,6 +97,8 @@ class Dataset:
     targets: tuple[str, ...] = ()
     target_column: int | None = None
     test: Tensor | None = None
+    before: Tensor | None = None
+    neutral: float | None = None
     part: Tensor | None = None
     parts: tuple[str, ...] = ()
     time_unit: str = ""
@@ -113,8 +118,8 @@ class Dataset:
             or not len(self.length) == len(self.group) == sequences
         ):
             raise ValueError(f"{self.name}: values, time, y, start, length and group do not fit together")
-        if self.values.shape[1] != len(self.features):
-            raise ValueError(f"{self.name}: {self.values.shape[1]} columns but {len(self.features)} names")
+        if self.values.shape[-1] != len(self.features):
+            raise ValueError(f"{self.name}: {self.values.shape[-1]} columns but {len(self.features)} names")
 
     def __len__(self) -> int:
         """Number of sequences n."""
@@ -124,6 +129,11 @@ class Dataset:
     def outputs(self) -> int:
         """Numbers that a network gives for each answer."""
         return len(self.classes) or len(self.targets)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether rows are images."""
+        return self.values.dim() == 4
 
     @property
     def stop(self) -> Tensor:
@@ -158,7 +168,8 @@ class Dataset:
         step = torch.arange(int(length.max()))  # [T]
         padding = step >= length  # [B, T]
         row = self.start[index].unsqueeze(1) + step.minimum(length - 1)  # [B, T], padding repeats the last row
-        x = self.values[row].masked_fill(padding.unsqueeze(-1), 0.0)
+        x = self.values[row]
+        x = x.masked_fill(padding.view(*padding.shape, *[1] * (x.dim() - 2)), 0)
         if not self.kind.each_step:
             y = self.y[index]
         elif self.kind.has_classes:

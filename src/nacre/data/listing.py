@@ -39,7 +39,7 @@ def print_data(data_dir: Path | None = None) -> None:
 def _state(name: str, data_dir: Path | None) -> tuple[str, str]:
     """State in words, and megabytes on disk."""
     if not entry(name).forms:
-        return "generated", ""
+        return "recorded by you" if entry(name).recorded else "generated", ""
     found = find(name, data_dir)
     if found is None:
         return "missing", ""
@@ -61,7 +61,8 @@ def get_data(names: Sequence[str], data_dir: Path | None = None) -> None:
     console, into, failed = Console(), data_dir or cache_dir(), []
     for name in _chosen(names):
         if not entry(name).forms:
-            console.print(f"{name}: generated, nothing to fetch", markup=False)
+            how = "recorded by yourself" if entry(name).recorded else "generated"
+            console.print(f"{name}: {how}, nothing to fetch", markup=False)
             continue
         try:
             with Progress(*_BAR, console=console, transient=True) as progress:
@@ -88,6 +89,8 @@ def check_data(names: Sequence[str], data_dir: Path | None = None) -> None:
     chosen = _chosen(names)
     for name in chosen:
         try:
+            if entry(name).recorded and not names:
+                continue  # nothing that nacre could know the checksums of
             if entry(name).forms and find(name, data_dir) is None:
                 if names:
                     failed.append(f"{name}: missing; run `nacre data get {name}`")
@@ -106,7 +109,7 @@ def _describe(data: Dataset) -> list[str]:
     lines = [
         f"{data.name}: {data.form}",
         f"  {len(data):,} sequences of {low:,} to {high:,} steps, mean {length.mean():,.1f}",
-        f"  {len(data.values):,} rows of {len(data.features)}: {', '.join(data.features)}",
+        f"  {len(data.values):,} rows of {_shape(data)}: {', '.join(data.features)}",
         f"  groups: {len(data.groups):,}, {data.groups[0]} to {data.groups[-1]}",
     ]
     if data.classes:
@@ -117,6 +120,11 @@ def _describe(data: Dataset) -> list[str]:
         lines.append(f"  official test part: {int(data.test.sum()):,} sequences")
     lines += [f"  sha256 of {file}: {digest}" for file, digest in data.files.items()]
     return [*lines, *(f"  note: {note}" for note in data.notes)]
+
+
+def _shape(data: Dataset) -> str:
+    """What a row is: a number of features, or height, width and colours of an image."""
+    return " x ".join(map(str, data.values.shape[1:]))
 
 
 def _show(progress: Progress, task: TaskID, come: int, total: int) -> None:

@@ -80,8 +80,8 @@ def load_ppo(path: Path) -> PPODriver:
         raise ValueError(f"{path} is no CnnPolicy for frames of 96 x 96: {error}") from None
     if actions != len(ACTIONS) or channels % FRAME[2]:
         raise ValueError(
-            f"{path} has {actions} actions and {channels} colour channels, wanted {len(ACTIONS)} and a multiple of "
-            f"{FRAME[2]}; train it on CarRacing-v3 with continuous=False"
+            f"{path} has {actions} actions and {channels} colour channels, wanted {len(ACTIONS)} and a multiple "
+            f"of {FRAME[2]}; train it on CarRacing-v3 with continuous=False"
         )
     return PPODriver(network, channels // FRAME[2])
 

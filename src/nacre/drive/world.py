@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -60,12 +61,7 @@ class World:
     """
 
     def __init__(self, seed: int, randomize: bool = False, pictures: bool = False) -> None:
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-        import Box2D  # noqa: F401 (if it is missing, gymnasium names another package)
-        import gymnasium
-
-        made = gymnasium.make(
+        made = _gymnasium().make(
             "CarRacing-v3",
             continuous=False,
             domain_randomize=True,  # so that reset keeps the colours set below
@@ -142,6 +138,19 @@ class World:
     def picture(self) -> NDArray[np.uint8]:
         """[400, 600, 3] uint8, a larger view for people."""
         return self._env.render()
+
+
+def _gymnasium() -> Any:  # noqa: ANN401 (a module)
+    """The package, ready to draw without a screen."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    with warnings.catch_warnings():
+        # Box2D's C code warns while it is imported, and crashes Python where warnings are errors.
+        warnings.simplefilter("ignore")
+        import Box2D  # noqa: F401 (here, because gymnasium would name another package if it were missing)
+        import gymnasium
+        import pygame  # noqa: F401
+    return gymnasium
 
 
 def _colours(seed: int) -> dict[str, NDArray[np.float64]]:

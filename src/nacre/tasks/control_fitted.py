@@ -39,6 +39,11 @@ class Linear(Control):
     _line: Line | None = None  # for numbers
     _classifier: Any = None  # of scikit-learn, for classes
 
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether rows are features: pixels say nothing one by one."""
+        return super().applies(data) and not data.has_images
+
     def _fit(self, data: Dataset, train: Tensor) -> None:
         if data.kind.has_classes:
             self._line = None

@@ -44,7 +44,8 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 def _details(recipe: Recipe) -> str:
     network = recipe.network
-    convolutions = [f"convolution {filters}@{kernel}" for filters, kernel, _ in network.conv]
+    layers = network.image.conv if network.image else network.conv
+    convolutions = [f"convolution {filters}@{kernel}" for filters, kernel, _ in layers]
     parts = [*convolutions, f"layer of width {network.d_model} with {network.num_heads} heads"]
     parts += [f"dense {width}" for width in network.dense]
     return f"{recipe.split.folds} folds, split by {recipe.split.by}; {', '.join(parts)}"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.models.registry import create, model_options
+from nacre.tasks.eye import Eye, Tokens
 from nacre.tasks.front import Front
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class TaskNetwork(nn.Module):
 
     Features are scaled by buffers that `fit_scale` takes from training rows, and the time since the first step, in
     units of `time_scale`, is one more of them: models without a sense of time shall know it too. Sequences are
-    read out by the mean over their valid steps, forecasts by the last valid step, on which the past ends.
+    read out by the mean over their valid steps, forecasts and frames by the last one, on which the past ends.
 
     Args:
         model: Name of the model, see `nacre.list_models`.
@@ -36,6 +37,8 @@ class TaskNetwork(nn.Module):
         dropout: Share of what is dropped before each dense layer in training.
         time_scale: Unit of time for the layer: about how long a sequence lasts.
         options: Further options of the model.
+        image: If rows are images: `size`, height and width, and further options of `nacre.tasks.eye.Eye`. Frames
+            get no clock, so that each can be looked at once while they stream in, and the last one is answered.
 
     Example:
         >>> network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 5, d_model=16, num_heads=2, dense=[8])
@@ -58,6 +61,7 @@ class TaskNetwork(nn.Module):
         dropout: float = 0.0,
         time_scale: float = 1.0,
         options: dict[str, Any] | None = None,
+        image: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
@@ -72,7 +76,12 @@ class TaskNetwork(nn.Module):
         numbers = 1 if self.kind.has_classes else outputs
         self.register_buffer("y_shift", torch.zeros(numbers))
         self.register_buffer("y_scale", torch.ones(numbers))
-        self.front = Front(d_input + 1, conv)
+        self.eye = Eye(channels=d_input, **image) if image else None
+        if self.eye is not None and conv:
+            raise ValueError(f"conv is for features along time; images have image.conv, got conv {list(conv)}")
+        self.frames = self.eye is not None and self.eye.tokens is Tokens.FRAMES
+        width = d_input if self.eye is None else self.eye.width
+        self.front = Front(width if self.frames else width + 1, conv)
         options = dict(options or {})
         known = model_options(model)  # None: those of NAC, which has a sense of time
         if known is None or "time_scale" in known:
@@ -92,9 +101,15 @@ class TaskNetwork(nn.Module):
     y_scale: Tensor
 
     def fit_scale(self, data: Dataset, train: Tensor) -> None:
-        """Take means and standard deviations of features and answers from these sequences, and no others."""
-        rows = data.values[data.rows(train)].double()
-        self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
+        """Take means and standard deviations of features and answers from these sequences, and no others.
+
+        Pixels go from -1 to 1, whatever the training images are like.
+        """
+        if data.has_images:
+            self.shift, self.scale = (torch.full_like(self.shift, 127.5) for _ in range(2))
+        else:
+            rows = data.values[data.rows(train)].double()
+            self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
         if not self.kind.has_classes:
             mean, spread = answer_scale(data, train)
             self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
@@ -103,24 +118,36 @@ class TaskNetwork(nn.Module):
         """Answers to sequences.
 
         Args:
-            x: [B, T, d_input] features as they are in the data.
+            x: [B, T, d_input] features as they are in the data, or [B, T, height, width, d_input] images.
             time: [B, T] stamps that never go back, in the data's unit.
             key_padding_mask: [B, T] bool, True = padding, at the end of rows.
 
         Returns:
             [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
         """
+        tokens, time, padding = self.tokens(x, time, key_padding_mask)
+        states = self.layer(tokens, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
+        return self.answer(states if self.kind.each_step else self._read_out(states, padding))
+
+    def tokens(self, x: Tensor, time: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the layer reads: tokens [B, tokens, width], their stamps and their padding."""
         time = time - time[:, :1]  # some layers use stamps as they are; those of test data were never seen
-        since = (time / self.time_scale).to(self.shift.dtype).unsqueeze(-1)  # [B, T, 1]
-        x = torch.cat([(x - self.shift) / self.scale, since], -1)
-        x, time, padding = self.front(x.masked_fill(key_padding_mask.unsqueeze(-1), 0.0), time, key_padding_mask)
-        states = self.layer(x, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
-        out = self.head(states if self.kind.each_step else self._read_out(states, padding))
+        padding = key_padding_mask
+        x = (x - self.shift) / self.scale
+        if self.eye is not None:
+            x, time, padding = self.eye(x, time, padding)
+        if not self.frames:
+            x = torch.cat([x, (time / self.time_scale).to(x.dtype).unsqueeze(-1)], -1)
+        return self.front(x.masked_fill(padding.unsqueeze(-1), 0.0), time, padding)
+
+    def answer(self, states: Tensor) -> Tensor:
+        """Answers [..., outputs] to states [..., d_model] of the layer."""
+        out = self.head(states)
         return out if self.kind.has_classes else self.y_shift + self.y_scale * out
 
     def _read_out(self, states: Tensor, padding: Tensor) -> Tensor:
         valid = ~padding
-        if self.kind is Kind.FORECASTING:
+        if self.kind is Kind.FORECASTING or self.frames:
             last = valid.sum(1).sub(1).clamp(min=0).view(-1, 1, 1)
             return states.take_along_dim(last, 1).squeeze(1)
         return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre._check import choice, real, there_are, whole
+from nacre.tasks.eye import Activation, Colours, Tokens
 
 SUFFIX = ".toml"
 
@@ -40,6 +41,18 @@ def _list(name: str, value: object) -> list[Any] | tuple[Any, ...]:
     return value
 
 
+def _convolutions(name: str, value: object) -> tuple[tuple[int, int, int], ...]:
+    """Filters, kernel size and stride of each convolution."""
+    layers = []
+    for layer in _list(name, value):
+        if len(_list(name, layer)) != 3 or not whole(f"kernel size of {name}", layer[1], 1) % 2:
+            raise ValueError(f"{name} must hold [filters, odd kernel size, stride], got {list(layer)}")
+        whole(f"filters of {name}", layer[0], 1)
+        whole(f"stride of {name}", layer[2], 1)
+        layers.append(tuple(layer))
+    return tuple(layers)
+
+
 @dataclass(frozen=True)
 class SplitRecipe:
     """How the data is split: see `nacre.data.make_splits`. "auto" is by group, or by time if groups are few."""
@@ -56,6 +69,25 @@ class SplitRecipe:
 
 
 @dataclass(frozen=True)
+class ImageRecipe:
+    """How images become what the layer reads: see `nacre.tasks.eye.Eye`."""
+
+    conv: tuple[tuple[int, int, int], ...]
+    activation: str = "relu"
+    tokens: str = "frames"
+    colours: str = "rgb"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check, and make lists from a file tuples."""
+        object.__setattr__(self, "conv", _convolutions("network.image.conv", self.conv))
+        choice("network.image.activation", self.activation, Activation)
+        choice("network.image.tokens", self.tokens, Tokens)
+        choice("network.image.colours", self.colours, Colours)
+        real("network.image.dropout", self.dropout, 0.0, 0.95)
+
+
+@dataclass(frozen=True)
 class NetworkRecipe:
     """What surrounds the layer: see `nacre.tasks.network.TaskNetwork`. time_scale 0: how long sequences last."""
 
@@ -65,6 +97,7 @@ class NetworkRecipe:
     dense: tuple[int, ...] = ()
     dropout: float = 0.0
     time_scale: float = 0.0
+    image: ImageRecipe | None = None
 
     def __post_init__(self) -> None:
         """Check, and make lists from a file tuples."""
@@ -72,15 +105,13 @@ class NetworkRecipe:
         whole("network.num_heads", self.num_heads, 1)
         real("network.dropout", self.dropout, 0.0, 0.95)
         real("network.time_scale", self.time_scale, 0.0, math.inf)
-        for layer in _list("network.conv", self.conv):
-            if len(_list("network.conv", layer)) != 3 or not whole("kernel size of network.conv", layer[1], 1) % 2:
-                raise ValueError(f"network.conv must hold [filters, odd kernel size, stride], got {list(layer)}")
-            whole("filters of network.conv", layer[0], 1)
-            whole("stride of network.conv", layer[2], 1)
         for width in _list("network.dense", self.dense):
             whole("network.dense", width, 1)
-        object.__setattr__(self, "conv", tuple(tuple(layer) for layer in self.conv))
+        object.__setattr__(self, "conv", _convolutions("network.conv", self.conv))
         object.__setattr__(self, "dense", tuple(self.dense))
+        if isinstance(self.image, dict):  # from a file
+            _check_keys(ImageRecipe, self.image, "network.image.")
+            object.__setattr__(self, "image", ImageRecipe(**self.image))
 
 
 @dataclass(frozen=True)
@@ -136,6 +167,8 @@ class Recipe:
         """Checksum of what acts on results: all but the words, and where a file of your own lies."""
         place = {"csv": Path(self.data["csv"]).name} if "csv" in self.data else {}
         data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
+        if self.network.image is None:  # as it was before there were images, so that results stay what they are
+            del data["network"]["image"]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
     def options(self, model: str) -> dict[str, Any]:
@@ -238,6 +271,8 @@ def to_toml(recipe: Recipe) -> str:
     tables = asdict(recipe)
     words = {key: tables.pop(key) for key in ("name", "summary", "column")}
     models = tables.pop("models")
+    image = tables["network"].pop("image")
+    tables |= {"network.image": image} if image else {}
     lines = [f"# {words['name']}", *_pairs({"summary": words["summary"], "column": words["column"]})]
     for name, table in [*tables.items(), *((f"models.{_written(model)}", o) for model, o in models.items())]:
         lines += ["", f"[{name}]", *_pairs(table)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -56,11 +56,22 @@ class Task:
                 dropout=settings.dropout,
                 time_scale=settings.time_scale or typical_duration(self.data, train),
                 options=self.recipe.options(model),
+                image=self._image(),
             )
         except TypeError as error:  # an option that the model does not have, or of another type
             raise ValueError(f"{self.recipe.name}: {error}") from error
         network.fit_scale(self.data, train)
         return network
+
+    def _image(self) -> dict[str, Any] | None:
+        """How images are looked at, as plain data; None if rows are features."""
+        recipe = self.recipe.network.image
+        if (recipe is not None) != self.data.has_images:
+            raise ValueError(
+                f"{self.recipe.name}: [network.image] must be there if, and only if, the rows are images; "
+                f"those of {self.data.name} are {'images' if self.data.has_images else 'features'}"
+            )
+        return None if recipe is None else {"size": list(self.data.values.shape[1:3]), **asdict(recipe)}
 
 
 def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:

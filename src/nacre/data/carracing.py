@@ -1,0 +1,74 @@
+"""CarRacing: frames of recorded drives, and what the expert did (`nacre drive collect` records them)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nacre._check import whole
+from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre.data.episodes import ACTIONS, FRAME, checksums, episode_files, read_episode
+from nacre.data.store import cache_dir
+
+FPS = 50
+FOLDER = "carracing"
+
+
+def load_carracing(data_dir: Path | None = None, frames: int = 8) -> Dataset:
+    """One sequence for each moment of each drive: the frames up to it, and the action that the expert took.
+
+    Drives are groups, so no drive is in two parts of a split.
+
+    Args:
+        data_dir: Where episodes lie, in it or in its folder `carracing`; None looks for that folder where the
+            command was started, then in $NACRE_DATA and in the cache.
+        frames: Frames of a sequence; the first ones of a drive have fewer before them. 1 is the paper's setting.
+
+    Raises:
+        FileNotFoundError: If there are no episodes.
+        ValueError: If one is damaged.
+    """
+    whole("frames", frames, 1)
+    paths = episode_files(_folder(data_dir))
+    episodes = [read_episode(path) for path in paths]
+    steps = torch.tensor([len(episode.label) for episode in episodes])
+    moment = torch.cat([torch.arange(int(count)) for count in steps])  # [N] steps since the start of the drive
+    length = (moment + 1).clamp(max=frames)
+    y = torch.from_numpy(np.concatenate([episode.label for episode in episodes])).long()
+    values = np.empty((len(y), *FRAME), np.uint8)
+    np.concatenate([episode.frames for episode in episodes], out=values)
+    return Dataset(
+        name="carracing",
+        kind=Kind.CLASSIFICATION,
+        values=torch.from_numpy(values),
+        time=moment.double() / FPS,
+        start=torch.arange(len(y)) - length + 1,
+        length=length,
+        y=y,
+        group=torch.arange(len(episodes)).repeat_interleave(steps),
+        groups=tuple(path.stem for path in paths),
+        features=("red", "green", "blue"),
+        classes=ACTIONS,
+        before=torch.where(moment > 0, y.roll(1), UNSCORED),
+        time_unit="seconds",
+        form=f"generated, {len(episodes)} drives",
+        files=checksums(paths),
+    )
+
+
+def _folder(data_dir: Path | None) -> Path:
+    """The first folder that holds episodes."""
+    chosen = os.environ.get("NACRE_DATA")
+    roots = (
+        [Path(data_dir)] if data_dir is not None else [Path(), *([Path(chosen)] if chosen else []), cache_dir()]
+    )
+    folders = [root / FOLDER for root in roots] + ([Path(data_dir)] if data_dir is not None else [])
+    for folder in folders:
+        if folder.is_dir() and episode_files(folder):
+            return folder
+    raise FileNotFoundError(
+        f"no recorded drives in {', '.join(map(str, folders))}; record some with `nacre drive collect`"
+    )

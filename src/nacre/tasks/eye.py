@@ -1,0 +1,120 @@
+"""`Eye`: convolutions over images, each image on its own, and what becomes a token for the layer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from nacre._check import choice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Activation(StrEnum):
+    """What follows each convolution."""
+
+    RELU = "relu"
+    ELU = "elu"
+
+
+class Tokens(StrEnum):
+    """What the layer reads as one step."""
+
+    FRAMES = "frames"  # an image, all of its features side by side
+    COLUMNS = "columns"  # a column of the only image of a sequence, from left to right
+
+
+class Colours(StrEnum):
+    """What the convolutions see of the red, green and blue of a pixel."""
+
+    RGB = "rgb"
+    YUV = "yuv"  # brightness, and two differences of colour
+
+
+_YUV = ((0.299, 0.587, 0.114), (-0.14713, -0.28886, 0.436), (0.615, -0.51499, -0.10001))  # rows Y, U, V (BT.601)
+
+
+class Eye(nn.Module):
+    """Convolutions without padding at the edges of the image, with dropout after each.
+
+    Args:
+        size: Height and width of the images.
+        channels: Colours of the images.
+        conv: Filters, kernel size and stride of each convolution.
+        activation: What follows each convolution.
+        tokens: What the layer reads as one step.
+        colours: What the convolutions see.
+        dropout: Share of the features that are dropped after each convolution in training.
+
+    Attributes:
+        width: Features of a token.
+
+    Example:
+        >>> eye = Eye((96, 96), 3, [(10, 3, 2), (20, 5, 2), (30, 5, 2)])
+        >>> frames, time = torch.rand(2, 8, 96, 96, 3), torch.arange(8.0).expand(2, 8)
+        >>> eye(frames, time, torch.zeros(2, 8).bool())[0].shape
+        torch.Size([2, 8, 2430])
+    """
+
+    def __init__(
+        self,
+        size: Sequence[int],
+        channels: int,
+        conv: Sequence[Sequence[int]],
+        activation: str = "relu",
+        tokens: str = "frames",
+        colours: str = "rgb",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        choice("activation", activation, Activation)
+        choice("tokens", tokens, Tokens)
+        choice("colours", colours, Colours)
+        if colours == Colours.YUV and channels != 3:
+            raise ValueError(f"colours 'yuv' is made of red, green and blue, got images with {channels} colours")
+        self.tokens, self.colours = Tokens(tokens), Colours(colours)
+        if not conv:
+            raise ValueError("conv must hold a convolution at least")
+        layers: list[nn.Module] = []
+        height, wide, filters = size[0], size[1], channels
+        for after, kernel, stride in conv:
+            layers += [
+                nn.Conv2d(filters, after, kernel, stride),
+                nn.ELU() if activation == Activation.ELU else nn.ReLU(),
+                nn.Dropout(dropout),
+            ]
+            height, wide, filters = (height - kernel) // stride + 1, (wide - kernel) // stride + 1, after
+            if height < 1 or wide < 1:
+                raise ValueError(
+                    f"conv leaves nothing of images of {size[0]} x {size[1]} pixels, got {list(conv)}"
+                )
+        self.layers = nn.Sequential(*layers)
+        self.width = filters * height * (wide if self.tokens is Tokens.FRAMES else 1)
+
+    def forward(self, x: Tensor, time: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens of sequences of images.
+
+        Args:
+            x: [B, T, height, width, channels] from -1 to 1.
+            time: [B, T] stamps.
+            padding: [B, T] bool.
+
+        Returns:
+            Tokens [B, tokens, width], their stamps and their padding. Columns are stamped 0, 1, 2, ... from the
+            left: their time is where they are.
+        """
+        batch, steps = x.shape[:2]
+        if self.colours is Colours.YUV:
+            x = x @ x.new_tensor(_YUV).T
+        seen = self.layers(x.flatten(0, 1).permute(0, 3, 1, 2))  # [B T, filters, height, width]
+        if self.tokens is Tokens.FRAMES:
+            return seen.reshape(batch, steps, self.width), time, padding
+        if steps != 1:
+            raise ValueError(f"columns as tokens need sequences of one image, got {steps} steps")
+        columns = seen.permute(0, 3, 1, 2).flatten(2)  # [B, columns, filters height]
+        count = columns.shape[1]
+        return columns, torch.arange(count).to(time).expand(batch, count), padding.expand(batch, count)
