@@ -1,0 +1,128 @@
+"""`NetworkDriver`: a trained network at the wheel, fed frame by frame."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nacre.attention import NAC
+from nacre.data.dataset import Kind
+from nacre.data.episodes import ACTIONS
+from nacre.drive.world import FPS
+from nacre.io import load
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import load_recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from nacre.drive.world import World
+    from nacre.streaming import StreamState
+
+
+class NetworkDriver:
+    """Drives with the most likely action of a network.
+
+    Every frame goes through the convolutions once. A causal NAC layer then takes it in one `step`, with a memory
+    that slides over the last frames; other layers read these frames again. Both give what the network gives for
+    the window that ends with the frame.
+
+    Args:
+        network: A network for frames, trained on windows of them.
+        frames: Frames of a window.
+        name: What it is called.
+
+    Attributes:
+        streams: Whether the layer takes steps.
+        probabilities: [5] of the last frame.
+        latency: Seconds that each frame of the episode took.
+    """
+
+    def __init__(self, network: TaskNetwork, frames: int, name: str) -> None:
+        if not network.frames or network.kind is not Kind.CLASSIFICATION:
+            raise ValueError(f"{name} was not trained on frames to choose an action; race runs of carracing")
+        if network.head[-1].out_features != len(ACTIONS):
+            raise ValueError(f"{name} knows {network.head[-1].out_features} actions, wanted {len(ACTIONS)}")
+        self.network, self.frames, self.name = network.eval(), frames, name
+        layer = network.layer
+        # Blocks of several keys would leave the memory all at once; match synapses count from the first step.
+        self.streams = (
+            isinstance(layer, NAC) and layer.config.causal and layer.config.block_size == 1 and layer.match is None
+        )
+        self.probabilities: NDArray[np.float32] = np.full(len(ACTIONS), 1 / len(ACTIONS), np.float32)
+        self.latency: list[float] = []
+        self._tokens: deque[Tensor] = deque(maxlen=frames)
+        self._state: StreamState | None = None
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        self._tokens.clear()
+        self.latency.clear()
+        self._state = None
+
+    def act(self, world: World) -> int:
+        """The most likely action for the frame that is seen now and those before it."""
+        began = time.perf_counter()
+        logits = self.logits(world.frame)
+        self.probabilities = logits.softmax(0).numpy()
+        action = int(logits.argmax())
+        self.latency.append(time.perf_counter() - began)
+        return action
+
+    @torch.no_grad()
+    def logits(self, frame: NDArray[np.uint8]) -> Tensor:
+        """[5] for the next frame [96, 96, 3] of the episode."""
+        x = torch.from_numpy(np.ascontiguousarray(frame)).view(1, 1, *frame.shape)
+        now = torch.zeros(1, 1, dtype=torch.float64)
+        token = self.network.tokens(x, now, torch.zeros(1, 1, dtype=torch.bool))[0][:, 0]  # [1, width]
+        state = self._step(token) if self.streams else self._window(token)
+        return self.network.answer(state)[0]
+
+    def _step(self, token: Tensor) -> Tensor:
+        """[1, d_model] state of the layer, one step further."""
+        layer = self.network.layer
+        assert isinstance(layer, NAC)
+        if self._state is None:
+            self._state = layer.init_state(1, self.frames, overflow="slide")
+        now = self._state.length.double() / FPS
+        state, self._state = layer.step(token, self._state, time=now)
+        return state
+
+    def _window(self, token: Tensor) -> Tensor:
+        """[1, d_model] state of the layer at the last of the frames it remembers."""
+        self._tokens.append(token)
+        tokens = torch.stack(list(self._tokens), 1)  # [1, T, width]
+        now = torch.arange(tokens.shape[1], dtype=torch.float64).unsqueeze(0) / FPS
+        padding = torch.zeros(now.shape, dtype=torch.bool)
+        return self.network.layer(tokens, time=now, key_padding_mask=padding)[:, -1]
+
+
+def load_driver(run: Path) -> NetworkDriver:
+    """The network of a run directory.
+
+    Raises:
+        FileNotFoundError: If there is no such run.
+        ValueError: If it is no finished run of a network for CarRacing.
+    """
+    try:
+        model = json.loads((run / "result.json").read_bytes())["model"]
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{run} is no finished run; give a directory such as runs/carracing/nac/fold0-seed0"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{run / 'result.json'} is damaged; train {run} again") from None
+    if not (run / "model").is_dir():
+        raise ValueError(f"{run} holds no network; controls cannot drive, choose the run of a model")
+    network, data = load(run / "model"), load_recipe(run / "recipe.toml").data
+    if not isinstance(network, TaskNetwork) or data.get("name") != "carracing":
+        raise ValueError(f"{run} was trained on {data.get('name', 'a table')}, wanted carracing")
+    return NetworkDriver(network, data.get("frames", 8), model)

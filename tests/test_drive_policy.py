@@ -1,0 +1,77 @@
+"""A network at the wheel: what it decides frame by frame is what it was trained to give for windows."""
+
+import numpy as np
+import pytest
+import torch
+
+from nacre.data.dataset import Kind
+from nacre.drive.policy import NetworkDriver
+from nacre.drive.world import FPS
+from nacre.tasks.network import TaskNetwork
+
+IMAGE = {"size": [96, 96], "conv": [[4, 3, 2], [4, 5, 4], [6, 5, 2]]}
+
+
+def network(model="nac", frames=4, kind=Kind.CLASSIFICATION, outputs=5, image=IMAGE, **options):
+    torch.manual_seed(0)
+    made = TaskNetwork(
+        model, kind, 3, outputs, d_model=8, num_heads=2, dense=[8], image=image, options=options, time_scale=0.06
+    )
+    made.shift, made.scale = torch.full((3,), 127.5), torch.full((3,), 127.5)
+    return made.eval()
+
+
+def frames_of(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, 96, 96, 3), np.uint8)
+
+
+def windows(net, frames, length):
+    """The slow, obvious way: each window through the whole network."""
+    out = []
+    for end in range(1, len(frames) + 1):
+        x = torch.from_numpy(frames[max(0, end - length) : end]).unsqueeze(0)
+        time = torch.arange(x.shape[1], dtype=torch.float64).unsqueeze(0) / FPS
+        out.append(net(x, time, torch.zeros(1, x.shape[1], dtype=torch.bool))[0])
+    return torch.stack(out).detach()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "streams"),
+    [
+        ("nac", {"causal": True, "block_size": 1}, True),
+        ("nac-2k", {"causal": True, "block_size": 1}, True),
+        ("nac-steady", {"causal": True, "block_size": 1}, True),
+        ("nac", {}, False),
+        ("nac-plus", {"causal": True, "block_size": 1}, False),
+        ("sdpa", {}, False),
+        ("cfc-ncp", {}, False),
+        ("contiformer", {}, False),
+    ],
+)
+def test_drive_frame_by_frame_equals_the_network_on_windows(model, options, streams):
+    net, frames = network(model, **options), frames_of(11)
+    driver = NetworkDriver(net, 4, model)
+    assert driver.streams is streams
+    driver.begin()
+    got = torch.stack([driver.logits(frame) for frame in frames])
+    wanted = windows(net, frames, 4)
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(wanted, windows(net, frames, 3), atol=1e-4), "the length of the window must matter"
+
+
+def test_drive_begin_forgets_the_episode_before():
+    driver = NetworkDriver(network(causal=True, block_size=1), 4, "nac")
+    first = [driver.logits(frame) for frame in frames_of(6)]
+    driver.begin()
+    assert all(map(torch.equal, first, [driver.logits(frame) for frame in frames_of(6)]))
+
+
+def test_drive_networks_of_other_tasks_cannot_drive():
+    with pytest.raises(ValueError, match="mine was not trained on frames"):
+        NetworkDriver(TaskNetwork("sdpa", Kind.CLASSIFICATION, 3, 5, d_model=8), 4, "mine")
+    with pytest.raises(ValueError, match="not trained on frames"):
+        NetworkDriver(network(kind=Kind.REGRESSION), 4, "mine")
+    with pytest.raises(ValueError, match="knows 3 actions, wanted 5"):
+        NetworkDriver(network(outputs=3), 4, "mine")
+    with pytest.raises(ValueError, match="not trained on frames"):
+        NetworkDriver(network(image={**IMAGE, "tokens": "columns"}), 4, "mine")
