@@ -31,3 +31,24 @@ def drive_collect(
     from nacre.drive.record import Collect, collect
 
     collect(Collect(episodes, seed, out, noise, randomize, policy, not dry_run, limit, jobs))
+
+
+@drive.command("race")
+def drive_race(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run directories, such as runs/carracing/nac/fold0-seed0, or expert.")
+    ],
+    episodes: Annotated[int, typer.Option(help="Tracks.", min=1)] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the first track; the next ones follow.", min=0)] = 10_000,
+    randomize: Annotated[
+        bool, typer.Option("--randomize", help="Drive the same tracks in random colours, too.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("races"),
+    limit: _Limit = 1500,
+    film: Annotated[bool, typer.Option(help="Film the first track, with what networks look at.")] = True,
+    jobs: _Jobs = None,
+) -> None:
+    """Let networks drive tracks that they have never seen. Start it again to go on with it."""
+    from nacre.drive.race import Race, run_race
+
+    run_race(Race(runs, episodes, seed, randomize, out, limit, film, jobs))

@@ -164,10 +164,7 @@ class Dataset:
             tensor([[False, False],
                     [False,  True]])
         """
-        length = self.length[index].unsqueeze(1)  # [B, 1]
-        step = torch.arange(int(length.max()))  # [T]
-        padding = step >= length  # [B, T]
-        row = self.start[index].unsqueeze(1) + step.minimum(length - 1)  # [B, T], padding repeats the last row
+        row, padding = self._places(index)
         x = self.values[row]
         x = x.masked_fill(padding.view(*padding.shape, *[1] * (x.dim() - 2)), 0)
         if not self.kind.each_step:
@@ -177,6 +174,16 @@ class Dataset:
         else:
             y = self.y[row].masked_fill(padding.unsqueeze(-1), float("nan"))
         return Batch(x, self.time[row], padding, y, self.group[index])
+
+    def stamps(self, index: Tensor) -> Tensor:
+        """[B, T] times of these sequences, as in their batch, without a look at what was measured."""
+        return self.time[self._places(index)[0]]
+
+    def _places(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, T] rows of sequences, of which padding repeats the last one, and what is padding."""
+        length = self.length[index].unsqueeze(1)  # [B, 1]
+        step = torch.arange(int(length.max()))  # [T]
+        return self.start[index].unsqueeze(1) + step.minimum(length - 1), step >= length
 
     @cached_property
     def digest(self) -> str:

@@ -133,7 +133,7 @@ def _rhythms(data: Dataset, index: Tensor) -> Tensor:
     length = data.length[index].double()
     longest = torch.zeros_like(first)
     if len(index):
-        time = data.batch(index).time  # [m, T], padding repeats the last stamp
+        time = data.stamps(index)  # [m, T], padding repeats the last stamp
         longest = torch.cat([longest.unsqueeze(1), time.diff(dim=1)], 1).amax(1)
     mean = (last - first) / (length - 1).clamp(min=1)
     return torch.stack([first, last, length, mean, longest, last - first], 1)

@@ -1,0 +1,99 @@
+"""`Contender`: who takes part in a race, under a name of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nacre.drive.expert import Expert
+from nacre.drive.policy import NetworkDriver, load_driver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nacre.drive.episode import Driver
+
+EXPERT = "expert"  # races beside networks if its name is given instead of a run
+_SEED = re.compile(r"(\d+)-")  # at the start of the names of recorded episodes
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who takes part.
+
+    Attributes:
+        name: Name in tables, different from all others of the race.
+        run: Run directory; None for the expert.
+        about: What is known of the run: model, parameters, steps of training, number of recorded drives.
+        digest: Checksum of what decides how it drives.
+        seen: Seeds of the tracks that it was trained, validated or tested on.
+    """
+
+    name: str
+    run: Path | None
+    about: tuple[tuple[str, Any], ...]
+    digest: str
+    seen: frozenset[int]
+
+    def driver(self) -> Driver:
+        """Ready to drive."""
+        return Expert() if self.run is None else load_driver(self.run)
+
+    @property
+    def inference(self) -> str:
+        """How it looks at frames: none at all, one by one, or again and again."""
+        driver = self.driver()
+        return "script" if not isinstance(driver, NetworkDriver) else "step" if driver.streams else "window"
+
+
+def contenders(runs: Sequence[str]) -> list[Contender]:
+    """Those who take part, by run directory or "expert".
+
+    Raises:
+        ValueError: If one is given twice, or cannot drive.
+    """
+    paths = [None if run == EXPERT else Path(run) for run in runs]
+    if len({path and path.resolve() for path in paths}) < len(paths):
+        raise ValueError(f"each run can be given once, got {', '.join(runs)}")
+    found = [_contender(path) for path in paths]
+    names = _names(found)
+    return [Contender(name, c.run, c.about, c.digest, c.seen) for name, c in zip(names, found, strict=True)]
+
+
+def _contender(run: Path | None) -> Contender:
+    if run is None:
+        return Contender(EXPERT, None, (("model", EXPERT),), EXPERT, frozenset())
+    driver = load_driver(run)  # refuses what cannot drive, before anyone does
+    result = json.loads((run / "result.json").read_bytes())
+    header = json.loads((run / "model" / "model.json").read_bytes())
+    digest = hashlib.sha256(f"{header['sha256']} {driver.frames}".encode()).hexdigest()
+    files: Iterable[str] = result["data"]["files"]
+    seeds = [int(match[1]) for name in files if (match := _SEED.match(name))]
+    about = {
+        "model": driver.name,
+        "task": result["task"],
+        "accuracy": result["value"],
+        "parameters": result["parameters"],
+        "training_steps": result["budget"]["steps_taken"],
+        "drives": len(seeds),
+        "frames": driver.frames,
+        "fold": result["fold"],
+        "seed": result["seed"],
+        "trained": result["fingerprint"],
+    }
+    return Contender(driver.name, run, tuple(about.items()), digest, frozenset(seeds))
+
+
+def _names(found: Sequence[Contender]) -> list[str]:
+    """The model; where several share it, with task, fold and seed; where these are shared too, with a number."""
+    names = [contender.name for contender in found]
+    for form in ("{model}-{task}", "{model}-{task}-fold{fold}-seed{seed}"):
+        longer = [form.format(**dict(c.about)) if c.run else c.name for c in found]
+        names = [long if names.count(name) > 1 else name for name, long in zip(names, longer, strict=True)]
+    return [
+        f"{name}-{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)
+    ]

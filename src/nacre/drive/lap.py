@@ -1,0 +1,102 @@
+"""`Lap`: one episode of a race, and the file that keeps what happened."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from nacre.data.episodes import ACTIONS, Drive
+from nacre.drive.episode import errors_of, run_episode
+from nacre.drive.policy import NetworkDriver
+from nacre.io import write_whole
+from nacre.provenance import provenance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.data.episodes import Episode
+    from nacre.drive.contender import Contender
+
+FORMAT = 1
+PLAIN, COLOURS = "plain", "colours"  # conditions
+
+
+@dataclass(frozen=True)
+class Lap:
+    """Who drives where.
+
+    Attributes:
+        contender: Who.
+        drive: Which track, in which colours.
+    """
+
+    contender: Contender
+    drive: Drive
+
+    @property
+    def condition(self) -> str:
+        """Whether colours are as always or random."""
+        return COLOURS if self.drive.randomize else PLAIN
+
+    def path(self, out: Path) -> Path:
+        """The lap's file."""
+        return out / self.contender.name / self.condition / f"{self.drive.seed:06d}.json"
+
+
+def read_lap(lap: Lap, out: Path) -> dict[str, Any] | None:
+    """What is kept of a lap; None if it was not driven yet.
+
+    Raises:
+        ValueError: If the file is damaged, or is of another driver under the same name.
+    """
+    path = lap.path(out)
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+        same = found["digest"] == lap.contender.digest and found["drive"] == asdict(lap.drive)
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is damaged; delete it and race again") from None
+    if not same or found.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} was driven by another network, or in another way; give another --out, or delete it"
+        )
+    return found
+
+
+def drive_lap(lap: Lap, out: Path) -> dict[str, Any]:
+    """Drive, keep what happened, and return it."""
+    driver = lap.contender.driver()
+    episode = run_episode(driver, lap.drive)
+    latency = driver.latency if isinstance(driver, NetworkDriver) else []
+    kept = {
+        "format": FORMAT,
+        "contender": lap.contender.name,
+        "about": dict(lap.contender.about),
+        "digest": lap.contender.digest,
+        "drive": asdict(lap.drive),
+        **episode.outcome,
+        "milliseconds": 1000 * statistics.median(latency) if latency else None,
+        "inference": lap.contender.inference,
+        "trace": _trace(episode),
+        "provenance": provenance(None),
+    }
+    path = lap.path(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(kept).encode())
+    return kept
+
+
+def _trace(episode: Episode) -> dict[str, Any]:
+    """The way the car took, in centimetres' precision, and the road."""
+    return {
+        "x": episode.pose[:, 0].round(2).tolist(),
+        "y": episode.pose[:, 1].round(2).tolist(),
+        "speed": episode.pose[:, 3].round(2).tolist(),
+        "error": errors_of(episode.road, episode.pose).round(2).tolist(),
+        "action": episode.action.tolist(),
+        "actions": list(ACTIONS),
+        "road": episode.road.round(2).tolist(),
+    }

@@ -1,0 +1,153 @@
+"""`nacre drive race`: networks drive unseen tracks. What was driven is kept, so a race can be gone on with."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from nacre._check import whole
+from nacre.data.episodes import Drive
+from nacre.drive.contender import Contender, contenders
+from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
+from nacre.drive.pool import default_jobs, each
+from nacre.drive.standings import COLUMNS, Standing, as_rows, markdown, standing, words
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FIGURES = ("finished", "flag", "lost", "progress", "steps", "error", "largest_error", "off_track", "speed",
+            "milliseconds")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Race:
+    """Who races where.
+
+    Attributes:
+        runs: Run directories, or "expert".
+        episodes: Tracks.
+        seed: Seed of the first track; the next ones follow.
+        randomize: Whether the same tracks are driven again in random colours.
+        out: Where results go.
+        limit: Steps after which an episode ends.
+        film: Whether the first track is filmed, with what the networks look at.
+        jobs: Processes at once; None for one for each processor.
+    """
+
+    runs: Sequence[str]
+    episodes: int = 10
+    seed: int = 10_000
+    randomize: bool = False
+    out: Path = Path("races")
+    limit: int = 1500
+    film: bool = True
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check."""
+        if not self.runs:
+            raise ValueError("runs must name one directory at least, such as runs/carracing/nac/fold0-seed0")
+        for name in ("episodes", "limit"):
+            whole(name, getattr(self, name), 1)
+        whole("seed", self.seed, 0)
+
+    def laps(self, who: Sequence[Contender]) -> list[Lap]:
+        """All laps: for each condition, contender after contender."""
+        seeds = range(self.seed, self.seed + self.episodes)
+        return [
+            Lap(contender, Drive(seed, colours, 0.0, contender.name, self.limit))
+            for colours in ([False, True] if self.randomize else [False])
+            for contender in who
+            for seed in seeds
+        ]
+
+
+def run_race(race: Race) -> list[Standing]:
+    """Drive what was not driven yet; write tables and pictures, and print the standings.
+
+    Raises:
+        ValueError: Before anyone drives, if a run cannot drive, or has seen one of the tracks.
+    """
+    console = Console()
+    who = contenders(race.runs)
+    laps = race.laps(who)
+    _refuse_seen(who, laps)
+    done = {lap: kept for lap in laps if (kept := read_lap(lap, race.out))}
+    todo = [lap for lap in laps if lap not in done]
+    jobs = default_jobs() if race.jobs is None else whole("jobs", race.jobs, 1)
+    for lap, kept in each(partial(drive_lap, out=race.out), todo, jobs, console, "racing"):
+        done[lap] = kept
+    rows = [
+        standing(contender.name, condition, kept)
+        for condition in (PLAIN, COLOURS)
+        for contender in who
+        if (kept := [done[lap] for lap in laps if lap.contender == contender and lap.condition == condition])
+    ]
+    _write(race.out, rows, [done[lap] for lap in laps])
+    _draw(race, [lap for lap in laps if lap.drive.seed == race.seed], done, console)
+    console.print(_table(rows))
+    console.print(f"{len(todo)} laps driven, {len(laps) - len(todo)} were there; in {race.out}", markup=False)
+    return rows
+
+
+def _refuse_seen(who: Sequence[Contender], laps: Sequence[Lap]) -> None:
+    seeds = {lap.drive.seed for lap in laps}
+    for contender in who:
+        if both := sorted(seeds & contender.seen):
+            raise ValueError(
+                f"{contender.name} knows the tracks of seeds {', '.join(map(str, both[:5]))} from its recorded "
+                "drives; give a --seed whose tracks it has never seen"
+            )
+
+
+def _write(out: Path, rows: Sequence[Standing], laps: Sequence[dict[str, Any]]) -> None:
+    """standings.csv and .md, and laps.csv with one row for each lap."""
+    each_lap = [
+        [lap["contender"], COLOURS if lap["drive"]["randomize"] else PLAIN, lap["drive"]["seed"],
+         *(lap[name] for name in _FIGURES)]
+        for lap in laps
+    ]  # fmt: skip
+    write_whole(out / "standings.md", markdown(rows).encode())
+    write_whole(out / "standings.csv", _csv(as_rows(rows)))
+    write_whole(out / "laps.csv", _csv([["contender", "condition", "seed", *_FIGURES], *each_lap]))
+
+
+def _csv(rows: Sequence[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], console: Console) -> None:
+    """Pictures of the first track."""
+    from nacre.drive.film import film_lap
+    from nacre.drive.plots import draw_tracks
+
+    for condition in (PLAIN, COLOURS):
+        shown = [lap for lap in first if lap.condition == condition]
+        if not shown:
+            continue
+        path = race.out / f"tracks-{condition}.png"
+        write_whole(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {condition} colours"))
+        console.print(f"wrote {path}", markup=False)
+        for lap in shown if race.film else ():
+            for made in film_lap(lap, race.out):
+                console.print(f"wrote {made}", markup=False)
+
+
+def _table(rows: Sequence[Standing]) -> Table:
+    table = Table(*COLUMNS.values(), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*words(row).values())
+    return table
