@@ -4,21 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from drive_examples import IMAGE, network, write_run
 from nacre.data.dataset import Kind
-from nacre.drive.policy import NetworkDriver
+from nacre.drive.policy import NetworkDriver, load_driver
 from nacre.drive.world import FPS
 from nacre.tasks.network import TaskNetwork
-
-IMAGE = {"size": [96, 96], "conv": [[4, 3, 2], [4, 5, 4], [6, 5, 2]]}
-
-
-def network(model="nac", frames=4, kind=Kind.CLASSIFICATION, outputs=5, image=IMAGE, **options):
-    torch.manual_seed(0)
-    made = TaskNetwork(
-        model, kind, 3, outputs, d_model=8, num_heads=2, dense=[8], image=image, options=options, time_scale=0.06
-    )
-    made.shift, made.scale = torch.full((3,), 127.5), torch.full((3,), 127.5)
-    return made.eval()
 
 
 def frames_of(count, seed=0):
@@ -75,3 +65,27 @@ def test_drive_networks_of_other_tasks_cannot_drive():
         NetworkDriver(network(outputs=3), 4, "mine")
     with pytest.raises(ValueError, match="not trained on frames"):
         NetworkDriver(network(image={**IMAGE, "tokens": "columns"}), 4, "mine")
+
+
+def test_drive_a_run_directory_drives(tmp_path):
+    run = write_run(tmp_path / "run")
+    driver = load_driver(run)
+    assert (driver.name, driver.frames, driver.streams) == ("nac", 4, True)
+    assert not driver.network.training
+
+
+def test_drive_directories_that_cannot_drive_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory such as"):
+        load_driver(tmp_path / "gone")
+    run = write_run(tmp_path / "run")
+    (run / "result.json").write_text("{}")
+    with pytest.raises(ValueError, match="result.json is damaged"):
+        load_driver(run)
+    run = write_run(tmp_path / "control")
+    (run / "model").rename(run / "gone")
+    with pytest.raises(ValueError, match="holds no network; controls cannot drive"):
+        load_driver(run)
+    run = write_run(tmp_path / "other")
+    (run / "recipe.toml").write_text((run / "recipe.toml").read_text().replace('"carracing"', '"jena"'))
+    with pytest.raises(ValueError, match="was trained on jena, wanted carracing"):
+        load_driver(run)

@@ -15,6 +15,7 @@ from nacre.data.store import cache_dir
 
 FPS = 50
 FOLDER = "carracing"
+_FEWEST = 3  # drives
 
 
 def load_carracing(data_dir: Path | None = None, frames: int = 8) -> Dataset:
@@ -29,10 +30,15 @@ def load_carracing(data_dir: Path | None = None, frames: int = 8) -> Dataset:
 
     Raises:
         FileNotFoundError: If there are no episodes.
-        ValueError: If one is damaged.
+        ValueError: If one is damaged, or they are fewer than three.
     """
     whole("frames", frames, 1)
     paths = episode_files(_folder(data_dir))
+    if len(paths) < _FEWEST:
+        raise ValueError(
+            f"{paths[0].parent} holds {len(paths)} drives, wanted {_FEWEST} at least: one each to train, to "
+            "validate and to score; record more with `nacre drive collect`"
+        )
     episodes = [read_episode(path) for path in paths]
     steps = torch.tensor([len(episode.label) for episode in episodes])
     moment = torch.cat([torch.arange(int(count)) for count in steps])  # [N] steps since the start of the drive

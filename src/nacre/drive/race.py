@@ -129,7 +129,6 @@ def _csv(rows: Sequence[Sequence[object]]) -> bytes:
 
 def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], console: Console) -> None:
     """Pictures of the first track."""
-    from nacre.drive.film import film_lap
     from nacre.drive.plots import draw_tracks
 
     for condition in (PLAIN, COLOURS):
@@ -139,9 +138,6 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
         path = race.out / f"tracks-{condition}.png"
         write_whole(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {condition} colours"))
         console.print(f"wrote {path}", markup=False)
-        for lap in shown if race.film else ():
-            for made in film_lap(lap, race.out):
-                console.print(f"wrote {made}", markup=False)
 
 
 def _table(rows: Sequence[Standing]) -> Table:

@@ -83,6 +83,7 @@ class Road:
         Returns:
             [k, 2]: metres from the beginning of the stretch, and the curvature there, never negative.
         """
+        along %= self.length
         first, last = self._at(along)[0], math.ceil(metres / self._size.mean())
         reach = max(1, round(over / self._size.mean()))
         edge = first + np.arange(last + 1)

@@ -1,0 +1,162 @@
+"""CarRacing under our own rules: seeds, colours, laps; and episodes that are driven and recorded in it."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from nacre.data.episodes import ACTIONS, Drive, read_episode, write_episode
+from nacre.drive.episode import _Noise, errors_of, run_episode
+from nacre.drive.expert import Expert
+from nacre.drive.world import World
+
+GAS = ACTIONS.index("gas")
+
+
+class Steady:
+    """Always does the same."""
+
+    name = "steady"
+
+    def __init__(self, action=GAS):
+        self.action = action
+
+    def begin(self):
+        pass
+
+    def act(self, world):
+        return self.action
+
+
+def frames(seed, randomize=False, steps=3):
+    with World(seed, randomize) as world:
+        return np.stack([world.frame, *(world.step(GAS).copy() for _ in range(steps))]), world.road.points
+
+
+def test_drive_the_same_seed_gives_the_same_world():
+    first, again = frames(7), frames(7)
+    assert all(map(np.array_equal, first, again))
+    assert not np.array_equal(frames(8)[1], first[1])
+
+
+def test_drive_colours_change_but_the_track_stays():
+    plain, coloured = frames(7), frames(7, randomize=True)
+    assert np.array_equal(plain[1], coloured[1])
+    assert (plain[0] != coloured[0]).mean() > 0.3
+    assert np.array_equal(coloured[0], frames(7, randomize=True)[0])
+    assert (frames(8, randomize=True)[0][0, :, :, 0] != coloured[0][0, :, :, 0]).mean() > 0.3
+
+
+def test_drive_plain_colours_are_those_of_the_environment():
+    import gymnasium
+
+    env = gymnasium.make("CarRacing-v3", continuous=False)
+    frame, _ = env.reset(seed=7)
+    env.close()
+    assert np.array_equal(frame, frames(7)[0][0])
+
+
+def test_drive_actions_do_what_their_names_say():
+    wheel, speed = {}, {}
+    for name in ACTIONS:
+        with World(3) as world:
+            for _ in range(25):
+                world.step(GAS)
+            before = world.pose.speed
+            for _ in range(4):
+                world.step(ACTIONS.index(name))
+            wheel[name], speed[name] = world.pose.wheel, world.pose.speed - before
+    assert wheel["left"] > 0.1
+    assert wheel["right"] < -0.1
+    assert abs(wheel["gas"]) < 0.05
+    assert speed["gas"] > speed["coast"] > speed["brake"]
+    assert abs(wheel["coast"]) < 0.05
+
+
+def test_drive_the_car_starts_on_the_centre_line_and_heads_along_it():
+    with World(11) as world:
+        assert abs(world.place.error) < 1
+        pose = world.pose
+        ahead = world.road.ahead(world.place.along, 10.0) - (pose.x, pose.y)
+        assert np.cos(np.arctan2(ahead[1], ahead[0]) - pose.heading) > 0.95
+        assert (world.finished, world.lost, world.off_track) == (False, False, False)
+        assert world.progress < 0.1
+
+
+def test_drive_an_unknown_action_is_refused():
+    with World(3) as world, pytest.raises(ValueError, match="action must be 0 to 4, got 5"):
+        world.step(5)
+
+
+def test_drive_a_lap_needs_a_whole_round_and_the_tiles(monkeypatch):
+    with World(3) as world:
+        world._env.tile_visited_count = len(world._env.track)  # all touched, but not gone round
+        assert not world.finished
+        world._driven = world.road.length
+        assert world.finished
+        world._env.tile_visited_count = int(0.94 * len(world._env.track))
+        assert not world.finished
+
+
+def test_drive_going_backwards_over_the_start_line_is_no_lap():
+    with World(3) as world:
+        places = iter([world.road.length - 5.0, world.road.length - 40.0, world.road.length - 2.0, 1.0])
+        world._along = 1.0
+        world._driven = 1.0
+        monkey = type(world)
+        original = monkey.place
+        try:
+            monkey.place = property(lambda self: original.fget(self)._replace(along=next(places)))
+            driven = [world._driven for _ in range(4) if world.step(0) is not None]
+        finally:
+            monkey.place = original
+    assert driven == pytest.approx([-5.0, -40.0, -2.0, 1.0])
+
+
+def test_drive_an_episode_is_recorded_as_it_was_driven(tmp_path):
+    seen = []
+    drive = Drive(seed=5, limit=12, driver="steady")
+    episode = run_episode(Steady(), drive, watch=lambda world, action: seen.append((world.pose, action)))
+    assert len(episode.frames) == len(seen) == 12
+    assert episode.action.tolist() == [GAS] * 12
+    assert episode.outcome["steps"] == 12
+    assert not episode.outcome["finished"]
+    assert np.array_equal(episode.pose, np.array([pose for pose, _ in seen]))
+    expected, _ = frames(5, steps=11)
+    assert np.array_equal(episode.frames, expected)
+    error = np.abs(errors_of(episode.road, episode.pose))
+    assert episode.outcome["error"] == pytest.approx(error.mean())
+    assert episode.outcome["largest_error"] == pytest.approx(error.max())
+    back = read_episode(write_episode(tmp_path, episode))
+    assert back.drive == drive
+    assert back.outcome == episode.outcome
+    for name in ("frames", "action", "label", "pose", "road"):
+        assert np.array_equal(getattr(back, name), getattr(episode, name))
+
+
+def test_drive_noise_changes_what_is_done_but_not_the_labels():
+    drive = Drive(seed=5, limit=40, noise=0.5)
+    episode = run_episode(Steady(0), drive)
+    assert (episode.label == 0).all()
+    assert 0 < (episode.action != 0).sum() < 40
+    assert np.array_equal(episode.action, run_episode(Steady(0), drive).action)
+
+
+def test_drive_noise_takes_the_share_that_was_asked_for_in_bursts():
+    noise = _Noise(Drive(seed=1, noise=0.2))
+    random = np.array([noise.instead_of(0) != 0 for _ in range(40_000)])
+    assert random.mean() == pytest.approx(0.2, abs=0.02)
+    lengths = [len(list(group)) for value, group in itertools.groupby(random) if value]
+    assert min(lengths) >= 2
+    none = _Noise(Drive(seed=1))
+    assert not any(none.instead_of(0) for _ in range(1000))
+
+
+@pytest.mark.slow
+def test_drive_the_expert_finishes_a_lap_on_the_road():
+    episode = run_episode(Expert(), Drive(seed=20_000))
+    assert episode.outcome["finished"]
+    assert episode.outcome["progress"] >= 0.95
+    assert episode.outcome["off_track"] == 0
+    assert episode.outcome["error"] < 2
+    assert set(np.unique(episode.action)) >= {1, 2, 3}
