@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,11 @@ from nacre._check import whole
 from nacre.data.episodes import Drive
 from nacre.drive.contender import Contender, contenders
 from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
+from nacre.drive.policy import NetworkDriver
 from nacre.drive.pool import default_jobs, each
 from nacre.drive.standings import COLUMNS, Standing, as_rows, markdown, standing, words
 from nacre.io import write_whole
+from nacre.provenance import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +95,7 @@ def run_race(race: Race) -> list[Standing]:
         for contender in who
         if (kept := [done[lap] for lap in laps if lap.contender == contender and lap.condition == condition])
     ]
-    _write(race.out, rows, [done[lap] for lap in laps])
+    _write(race, who, rows, [done[lap] for lap in laps])
     _draw(race, [lap for lap in laps if lap.drive.seed == race.seed], done, console)
     console.print(_table(rows))
     console.print(f"{len(todo)} laps driven, {len(laps) - len(todo)} were there; in {race.out}", markup=False)
@@ -109,16 +112,26 @@ def _refuse_seen(who: Sequence[Contender], laps: Sequence[Lap]) -> None:
             )
 
 
-def _write(out: Path, rows: Sequence[Standing], laps: Sequence[dict[str, Any]]) -> None:
-    """standings.csv and .md, and laps.csv with one row for each lap."""
+def _write(race: Race, who: Sequence[Contender], rows: Sequence[Standing], laps: Sequence[dict[str, Any]]) -> None:
+    """standings.csv and .md, laps.csv with one row for each lap, and race.json, which says whence they come."""
     each_lap = [
         [lap["contender"], COLOURS if lap["drive"]["randomize"] else PLAIN, lap["drive"]["seed"],
          *(lap[name] for name in _FIGURES)]
         for lap in laps
     ]  # fmt: skip
-    write_whole(out / "standings.md", markdown(rows).encode())
-    write_whole(out / "standings.csv", _csv(as_rows(rows)))
-    write_whole(out / "laps.csv", _csv([["contender", "condition", "seed", *_FIGURES], *each_lap]))
+    about = {
+        "contenders": {contender.name: dict(contender.about) for contender in who},
+        "episodes": race.episodes,
+        "seed": race.seed,
+        "limit": race.limit,
+        # Laps may have been driven by earlier commands, each at its own commit.
+        "commits": sorted({str(lap["provenance"]["commit"]) for lap in laps}),
+        "provenance": provenance(None),
+    }
+    write_whole(race.out / "standings.md", markdown(rows).encode())
+    write_whole(race.out / "standings.csv", _csv(as_rows(rows)))
+    write_whole(race.out / "laps.csv", _csv([["contender", "condition", "seed", *_FIGURES], *each_lap]))
+    write_whole(race.out / "race.json", json.dumps(about, indent=1).encode())
 
 
 def _csv(rows: Sequence[Sequence[object]]) -> bytes:
@@ -129,7 +142,9 @@ def _csv(rows: Sequence[Sequence[object]]) -> bytes:
 
 def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], console: Console) -> None:
     """Pictures of the first track."""
+    from nacre.drive.film import film
     from nacre.drive.plots import draw_tracks
+    from nacre.drive.saliency import strip
 
     for condition in (PLAIN, COLOURS):
         shown = [lap for lap in first if lap.condition == condition]
@@ -138,6 +153,13 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
         path = race.out / f"tracks-{condition}.png"
         write_whole(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {condition} colours"))
         console.print(f"wrote {path}", markup=False)
+        for lap in shown if race.film else ():
+            stem, driver = race.out / f"drive-{lap.contender.name}-{condition}", lap.contender.driver()
+            filmed = film(driver, lap.drive, stem)
+            made = [filmed.mp4, filmed.gif]
+            if isinstance(driver, NetworkDriver):
+                made.append(strip(driver, filmed.episode, stem.with_name(f"{stem.name}-looks.png")))
+            console.print(f"wrote {', '.join(path.name for path in made)}", markup=False)
 
 
 def _table(rows: Sequence[Standing]) -> Table:
