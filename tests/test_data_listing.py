@@ -50,7 +50,8 @@ def generated():
 
 
 def test_every_data_set_has_a_loader_of_its_name(monkeypatch):
-    assert set(catalog.CATALOG) == {"event-mnist", "person-activity", "ettm1", "jena", "carracing", "spiral"}
+    names = {"event-mnist", "person-activity", "ettm1", "jena", "carracing", "udacity", "spiral"}
+    assert set(catalog.CATALOG) == names
     called = []
     for name, entry in catalog.CATALOG.items():
         module, function = entry.loader.split(":")

@@ -22,7 +22,7 @@ from nacre.tasks.recipe import (
     to_toml,
 )
 
-SHIPPED = ["carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity", "spiral"]
+SHIPPED = ["carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity", "spiral", "udacity"]
 # The paper's table of hyper-parameters: convolutions, width, heads, dense, batch, epochs.
 PAPER = {
     "event-mnist": (((64, 5, 1), (64, 5, 1)), 64, 8, (32,), 32, 150),
@@ -74,6 +74,7 @@ def test_windows_and_splits_are_as_described():
         "jena": "time",
         "person-activity": "group",
         "spiral": "group",
+        "udacity": "group",
     }
     assert (split["ettm1"].test_share, split["jena"].test_share) == (0.1, 0.2)
 
@@ -257,6 +258,7 @@ def test_the_digest_depends_on_everything_else():
             "patience": 3,
             "quick_steps": 3,
             "quick_valid": 3,
+            "augment": "steering",
         },
     }
     for section, table in changes.items():

@@ -24,7 +24,7 @@ def drive_collect(
         typer.Option(help="A Stable-Baselines3 PPO file (.zip) that drives.", show_default="the scripted expert"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Drive and print, but keep nothing.")] = False,
-    limit: _Limit = 1500,
+    limit: _Limit = 2000,
     jobs: _Jobs = None,
 ) -> None:
     """Record an expert in CarRacing. What is recorded already is kept, so more episodes can be added."""
@@ -44,7 +44,7 @@ def drive_race(
         bool, typer.Option("--randomize", help="Drive the same tracks in random colours, too.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("races"),
-    limit: _Limit = 1500,
+    limit: _Limit = 2000,
     film: Annotated[bool, typer.Option(help="Film the first track, with what networks look at.")] = True,
     jobs: _Jobs = None,
 ) -> None:
@@ -52,3 +52,20 @@ def drive_race(
     from nacre.drive.race import Race, run_race
 
     run_race(Race(runs, episodes, seed, randomize, out, limit, film, jobs))
+
+
+@drive.command("udacity")
+def drive_udacity(
+    run: Annotated[Path, typer.Argument(help="Run directory, such as runs/udacity/nac/fold0-seed0.")],
+    port: Annotated[
+        int, typer.Option(help="Port; the released simulators connect to 4567.", min=0, max=65535)
+    ] = 4567,
+    host: Annotated[
+        str, typer.Option(help="Address; the default is reached from this machine only.")
+    ] = "127.0.0.1",
+    speed: Annotated[float, typer.Option(help="Speed to keep, in miles per hour.", min=1, max=30)] = 15.0,
+) -> None:
+    """Drive the car of Udacity's simulator: start this, then the simulator in autonomous mode. Ctrl-C ends it."""
+    from nacre.drive.udacity_driver import drive_simulator
+
+    drive_simulator(run, host, port, speed)

@@ -7,7 +7,7 @@ import io
 import json
 import warnings
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,14 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nacre.data.store import Source
-
 Arrays = dict[str, np.ndarray]
 # What numpy and zipfile raise for a file that is missing, cut off or altered, its compression method included.
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError)
 
 
-def cached(reader: str, source: Source, parse: Callable[[Source], Arrays]) -> Arrays:
+class Checked(Protocol):
+    """Something to parse whose checksums are known, such as `nacre.data.store.Source`."""
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """Name of each part to its checksum."""
+        ...
+
+
+_Source = TypeVar("_Source", bound=Checked)
+
+
+def cached(reader: str, source: _Source, parse: Callable[[_Source], Arrays]) -> Arrays:
     """What `parse` makes of a source, from the cache if it was made before.
 
     The cache never stands in the way: a damaged file is made again, and where nothing can be written, the arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,11 +13,13 @@ from nacre._check import whole
 from nacre.data.dataset import UNSCORED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from torch import Tensor
+    from torch import Generator, Tensor
 
     from nacre.data.dataset import Batch, Dataset
+
+    Augmentation = Callable[[Dataset, Tensor, Generator], Batch]  # a batch of these sequences, changed at random
 
 POOL = 50  # batches that are sorted by length together: little padding, and yet much of the order is random
 
@@ -34,6 +37,29 @@ class Indexed(TorchDataset):
     def __getitem__(self, index: Tensor) -> Batch:
         """The batch of these sequences."""
         return self.data.batch(index)
+
+
+class Augmented(Indexed):
+    """A data set whose batches are changed at random, for training.
+
+    What is drawn depends on the seed and the indices of a batch and on nothing else: neither on how far torch's
+    DataLoader fetches ahead, nor on where training was interrupted, nor on which process asks.
+
+    Args:
+        data: The sequences.
+        augmentation: Makes a changed batch.
+        seed: Seed of the changes.
+    """
+
+    def __init__(self, data: Dataset, augmentation: Augmentation, seed: int) -> None:
+        super().__init__(data)
+        self.augmentation, self.seed = augmentation, seed
+
+    def __getitem__(self, index: Tensor) -> Batch:
+        """The changed batch of these sequences."""
+        drawn = hashlib.sha256(f"{self.seed} {index.tolist()}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(drawn[:4], "little"))  # a CPU's takes 32 bits
+        return self.augmentation(self.data, index, generator)
 
 
 class Rounds(Sampler):

@@ -185,6 +185,11 @@ CATALOG: dict[str, Entry] = {
         loader="nacre.data.carracing:load_carracing",
         recorded=True,
     ),
+    "udacity": Entry(
+        what="a recorded drive in Udacity's simulator",
+        loader="nacre.data.udacity:load_udacity",
+        recorded=True,
+    ),
     "spiral": Entry(what="generated spirals, seen at irregular times", loader="nacre.data.spirals:load_spirals"),
 }
 

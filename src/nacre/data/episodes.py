@@ -46,7 +46,7 @@ class Drive:
     randomize: bool = False
     noise: float = 0.0
     driver: str = "expert"
-    limit: int = 1500
+    limit: int = 2000
 
     @property
     def name(self) -> str:

@@ -19,10 +19,11 @@ _FARTHEST_WHEEL = 0.4  # radians, where the wheels stop
 _WHEEL_SLACK = 0.03  # radians that are not worth an action: the wheels turn by 0.06 in a step
 _STEERING_GAIN = 2.5  # the tyres slip: a car turns less than its wheels say
 _LOOK_AHEAD = (6.0, 0.2)  # metres, and metres for each metre a second
-_TOP_SPEED = 70.0  # metres a second
-_GRIP = 100.0  # metres a second squared across, with a margin to what the tyres hold
+_TOP_SPEED = 45.0  # metres a second
+_GRIP = 60.0  # metres a second squared across, with a margin to what the tyres hold
 _BRAKING = 10.0  # metres a second squared that slowing down for a bend may count on
 _BEND_OVER = 10.0  # metres over which a bend is measured
+_SEEN = 36.0  # metres ahead that a frame shows; an expert that looks further cannot be cloned
 
 
 class Expert:
@@ -58,7 +59,7 @@ def choose(road: Road, pose: Pose) -> int:
     speed = _speed(road, pose, along)
     if pose.speed < speed:
         return GAS
-    return BRAKE if pose.speed > 1.15 * speed + 2 else COAST
+    return BRAKE if pose.speed > 1.1 * speed + 1 else COAST
 
 
 def _wheel_angle(road: Road, pose: Pose, along: float) -> float:
@@ -72,6 +73,6 @@ def _wheel_angle(road: Road, pose: Pose, along: float) -> float:
 
 def _speed(road: Road, pose: Pose, along: float) -> float:
     """The fastest speed from which every bend ahead can still be taken."""
-    metres, bend = road.bend(along, 12 + 0.9 * pose.speed, _BEND_OVER).T
+    metres, bend = road.bend(along, _SEEN - _BEND_OVER, _BEND_OVER).T
     allowed = np.sqrt(_GRIP / bend.clip(1e-6) + 2 * _BRAKING * (metres - 4).clip(0))
     return min(_TOP_SPEED, float(allowed.min()))

@@ -51,7 +51,7 @@ class Race:
     seed: int = 10_000
     randomize: bool = False
     out: Path = Path("races")
-    limit: int = 1500
+    limit: int = 2000
     film: bool = True
     jobs: int | None = None
 

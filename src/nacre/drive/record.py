@@ -47,7 +47,7 @@ class Collect:
     randomize: bool = False
     policy: Path | None = None
     keep: bool = True
-    limit: int = 1500
+    limit: int = 2000
     jobs: int | None = None
 
     def __post_init__(self) -> None:

@@ -35,11 +35,18 @@ class Colours(StrEnum):
     YUV = "yuv"  # brightness, and two differences of colour
 
 
+class DropoutAfter(StrEnum):
+    """Which convolutions dropout follows."""
+
+    EACH = "each"
+    LAST = "last"
+
+
 _YUV = ((0.299, 0.587, 0.114), (-0.14713, -0.28886, 0.436), (0.615, -0.51499, -0.10001))  # rows Y, U, V (BT.601)
 
 
 class Eye(nn.Module):
-    """Convolutions without padding at the edges of the image, with dropout after each.
+    """Convolutions without padding at the edges of the image, and dropout.
 
     Args:
         size: Height and width of the images.
@@ -48,7 +55,8 @@ class Eye(nn.Module):
         activation: What follows each convolution.
         tokens: What the layer reads as one step.
         colours: What the convolutions see.
-        dropout: Share of the features that are dropped after each convolution in training.
+        dropout: Share of the features that are dropped after a convolution in training.
+        dropout_after: Which convolutions dropout follows.
 
     Attributes:
         width: Features of a token.
@@ -69,11 +77,13 @@ class Eye(nn.Module):
         tokens: str = "frames",
         colours: str = "rgb",
         dropout: float = 0.0,
+        dropout_after: str = "each",
     ) -> None:
         super().__init__()
         choice("activation", activation, Activation)
         choice("tokens", tokens, Tokens)
         choice("colours", colours, Colours)
+        choice("dropout_after", dropout_after, DropoutAfter)
         if colours == Colours.YUV and channels != 3:
             raise ValueError(f"colours 'yuv' is made of red, green and blue, got images with {channels} colours")
         self.tokens, self.colours = Tokens(tokens), Colours(colours)
@@ -81,11 +91,12 @@ class Eye(nn.Module):
             raise ValueError("conv must hold a convolution at least")
         layers: list[nn.Module] = []
         height, wide, filters = size[0], size[1], channels
-        for after, kernel, stride in conv:
+        for place, (after, kernel, stride) in enumerate(conv, 1):
+            drops = dropout_after == DropoutAfter.EACH or place == len(conv)
             layers += [
                 nn.Conv2d(filters, after, kernel, stride),
                 nn.ELU() if activation == Activation.ELU else nn.ReLU(),
-                nn.Dropout(dropout),
+                nn.Dropout(dropout if drops else 0.0),
             ]
             height, wide, filters = (height - kernel) // stride + 1, (wide - kernel) // stride + 1, after
             if height < 1 or wide < 1:

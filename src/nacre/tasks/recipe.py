@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre._check import choice, real, there_are, whole
-from nacre.tasks.eye import Activation, Colours, Tokens
+from nacre.tasks.augment import AUGMENTATIONS
+from nacre.tasks.eye import Activation, Colours, DropoutAfter, Tokens
 
 SUFFIX = ".toml"
 
@@ -77,6 +78,7 @@ class ImageRecipe:
     tokens: str = "frames"
     colours: str = "rgb"
     dropout: float = 0.0
+    dropout_after: str = "each"
 
     def __post_init__(self) -> None:
         """Check, and make lists from a file tuples."""
@@ -85,6 +87,7 @@ class ImageRecipe:
         choice("network.image.tokens", self.tokens, Tokens)
         choice("network.image.colours", self.colours, Colours)
         real("network.image.dropout", self.dropout, 0.0, 0.95)
+        choice("network.image.dropout_after", self.dropout_after, DropoutAfter)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,10 @@ class NetworkRecipe:
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How a network is trained. `patience` counts epochs, or rounds of a quick run."""
+    """How a network is trained. `patience` counts epochs, or rounds of a quick run.
+
+    `augment` is how training batches are changed at random, see `nacre.tasks.augment`; "" means not at all.
+    """
 
     optimizer: str = "adamw"
     lr: float = 1e-3
@@ -127,6 +133,7 @@ class TrainingRecipe:
     patience: int = 10
     quick_steps: int = 200
     quick_valid: int = 500
+    augment: str = ""
 
     def __post_init__(self) -> None:
         """Check."""
@@ -136,6 +143,7 @@ class TrainingRecipe:
         real("training.clip", self.clip, 0.0, math.inf, open_low=True)
         for name in ("batch_size", "epochs", "patience", "quick_steps", "quick_valid"):
             whole(f"training.{name}", getattr(self, name), 1)
+        choice("training.augment", self.augment, ("", *AUGMENTATIONS))
 
 
 @dataclass(frozen=True)
@@ -167,8 +175,7 @@ class Recipe:
         """Checksum of what acts on results: all but the words, and where a file of your own lies."""
         place = {"csv": Path(self.data["csv"]).name} if "csv" in self.data else {}
         data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
-        if self.network.image is None:  # as it was before there were images, so that results stay what they are
-            del data["network"]["image"]
+        _forget_unused(data)
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
     def options(self, model: str) -> dict[str, Any]:
@@ -178,6 +185,16 @@ class Recipe:
             if fnmatch.fnmatch(model, pattern):
                 found |= table
         return found
+
+
+def _forget_unused(data: dict[str, Any]) -> None:
+    """Leave out keys that came later, where a recipe does without: results made before stay what they are."""
+    later = [(data["training"], "augment", ""), (data["network"], "image", None)]
+    if image := data["network"]["image"]:
+        later.append((image, "dropout_after", "each"))
+    for table, key, unused in later:
+        if table[key] == unused:
+            del table[key]
 
 
 def list_recipes() -> list[str]:

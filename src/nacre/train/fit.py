@@ -15,7 +15,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
-from nacre.data.batches import Indexed, Rounds, by_length, steps_of_epoch
+from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_epoch
+from nacre.tasks.augment import augmentation_of
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
 from nacre.train.callbacks import Log, Patience
 from nacre.train.module import VALID_LOSS, Training
@@ -111,9 +112,9 @@ def fit(
         network: The network, its scale fitted.
         data: The data set.
         split: Which sequences train and validate; those for testing are not looked at.
-        recipe: Optimiser, learning rate, batch size, clipping.
+        recipe: Optimiser, learning rate, batch size, clipping, augmentation.
         budget: How long.
-        seed: Seed of order and dropout.
+        seed: Seed of order, augmentation and dropout.
         directory: Where checkpoints and logs go.
         precision: As in Lightning.
         callbacks: Further callbacks.
@@ -173,8 +174,9 @@ def _loaders(
     rounds = Rounds(data.length[split.train], split.train, recipe.batch_size, budget.steps, seed)
     batches = by_length(data.length[valid], valid, EVAL_BATCH)
     source = Indexed(data)
+    changed = Augmented(data, augmentation_of(recipe.augment, data), seed) if recipe.augment else source
     return (
-        DataLoader(source, sampler=rounds, batch_size=None),
+        DataLoader(changed, sampler=rounds, batch_size=None),
         DataLoader(source, sampler=batches, batch_size=None),  # pyright: ignore[reportArgumentType]
     )
 

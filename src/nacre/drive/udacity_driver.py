@@ -1,0 +1,71 @@
+"""`nacre drive udacity`: a trained network steers the simulator's car. Needs websockets and pillow."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nacre.data.dataset import Kind
+from nacre.data.udacity_images import HEIGHT, WIDTH, road_of
+from nacre.drive.udacity_server import serve
+from nacre.io import load
+from nacre.tasks.eye import Tokens
+from nacre.tasks.network import TaskNetwork
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+class SteeringNetwork:
+    """Steers by one camera image, as the network was trained to.
+
+    Args:
+        network: A network for single images that tells one number.
+    """
+
+    def __init__(self, network: TaskNetwork) -> None:
+        if not _steers(network):
+            raise ValueError("network must tell a number of an image, as `nacre train udacity` makes it")
+        self.network = network.eval()
+
+    @torch.no_grad()
+    def __call__(self, frame: NDArray[np.uint8]) -> float:
+        """Steering from -1, left, to 1, right, for a picture [160, 320, 3] of the centre camera."""
+        x = torch.from_numpy(road_of(frame))[None, None]  # [1, 1, 66, 200, 3]
+        return self.network(x, torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.bool)).item()
+
+
+def _steers(network: TaskNetwork) -> bool:
+    eye, numbers = network.eye, network.y_shift.numel()
+    columns = eye is not None and eye.tokens is Tokens.COLUMNS
+    return columns and network.kind is Kind.REGRESSION and numbers == 1
+
+
+def load_steering(run: Path) -> SteeringNetwork:
+    """The network of a run directory.
+
+    Raises:
+        FileNotFoundError: If there is no such run.
+        ValueError: If its network was trained for something else.
+    """
+    if not (run / "model").is_dir():
+        raise FileNotFoundError(
+            f"{run} holds no network; give the run of a model, such as runs/udacity/nac/fold0-seed0"
+        )
+    network = load(run / "model")
+    if not isinstance(network, TaskNetwork) or not _steers(network):
+        raise ValueError(f"{run} was not trained to steer by an image; give a run of udacity")
+    return SteeringNetwork(network)
+
+
+def drive_simulator(run: Path, host: str, port: int, speed: float) -> None:
+    """Wait for simulators and drive their cars, until Ctrl-C."""
+    driver = load_steering(run)
+    driver(np.zeros((HEIGHT, WIDTH, 3), np.uint8))  # the first call takes longer, and a car should not wait for it
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    serve(driver, host, port, speed)
