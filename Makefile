@@ -16,7 +16,7 @@ demo: setup  ## Train NAC and two others on irregular spirals; the report is ./n
 	$(BIN)/nacre demo
 
 test: lint  ## Everything that CI checks.
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 quick: setup  ## The fast tests only.
 	$(BIN)/python -m pytest -n 2 -m 'not slow'
