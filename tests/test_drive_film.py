@@ -91,7 +91,8 @@ def test_drive_film_shows_the_moments_of_the_drive(filmed):
         window = episode.frames[max(0, step - 3) : step + 1]
         wanted = heat_now(network_driver().network, window, int(episode.label[step]))
         np.testing.assert_allclose(moment.heat, wanted, atol=1e-5)
-    assert all(moment.heat.max() == 1 for moment in moments)
+    # Nothing may speak for an action; then there is no heat at all.
+    assert {1.0} <= {float(moment.heat.max()) for moment in moments} <= {0.0, 1.0}
 
 
 def test_drive_film_is_right_side_up_and_not_mirrored(filmed):
