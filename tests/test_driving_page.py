@@ -57,11 +57,11 @@ def test_the_commands_of_the_page_run(tmp_path):
     (_, commands), *_ = blocks("driving.md", "bash")
     collect, train, race = commands.splitlines()
     (tmp_path / "carracing.toml").write_text(SMALL)
-    said = run(f"{collect} --limit 450", tmp_path)
+    said = run(f"{collect} --limit 450 --jobs 1", tmp_path)
     assert "3 recorded, 0 were there; in carracing" in said
     said = run(train.replace(" carracing ", " carracing.toml "), tmp_path)
     assert "carracing, nac, fold 1 of 3: accuracy" in said
-    said = run(f"{race} --limit 30", tmp_path)
+    said = run(f"{race} --limit 30 --jobs 1", tmp_path)
     assert re.search(r"nac +plain +0 of 2", said)
     made = {path.name for path in (tmp_path / "races").iterdir()}
     named = set(
