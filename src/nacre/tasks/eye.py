@@ -46,7 +46,9 @@ _YUV = ((0.299, 0.587, 0.114), (-0.14713, -0.28886, 0.436), (0.615, -0.51499, -0
 
 
 class Eye(nn.Module):
-    """Convolutions without padding at the edges of the image, and dropout.
+    """Convolutions without padding at the edges of the image, and dropout; features of a token have mean 0, spread 1.
+
+    Without the last, features grow in training until the bounded neurons of a NAC layer are saturated, and blind.
 
     Args:
         size: Height and width of the images.
@@ -128,9 +130,17 @@ class Eye(nn.Module):
             x = x @ x.new_tensor(_YUV).T
         seen = self.layers(x.flatten(0, 1).permute(0, 3, 1, 2))  # [B T, filters, height, width]
         if self.tokens is Tokens.FRAMES:
-            return seen.reshape(batch, steps, self.width), time, padding
+            return self._levelled(seen.reshape(batch, steps, self.width)), time, padding
         if steps != 1:
             raise ValueError(f"columns as tokens need sequences of one image, got {steps} steps")
         columns = seen.permute(0, 3, 1, 2).flatten(2)  # [B, columns, filters height]
         count = columns.shape[1]
-        return columns, torch.arange(count).to(time).expand(batch, count), padding.expand(batch, count)
+        return (
+            self._levelled(columns),
+            torch.arange(count).to(time).expand(batch, count),
+            padding.expand(batch, count),
+        )
+
+    def _levelled(self, tokens: Tensor) -> Tensor:
+        """Tokens [B, tokens, width] with mean 0 and spread 1."""
+        return nn.functional.layer_norm(tokens, (self.width,))
