@@ -38,7 +38,9 @@ def slow_heat(net, frames, action):
     features = net.eye.layers[:-1](x.permute(0, 3, 1, 2)).detach().requires_grad_()  # [T, filters, h, w]
     time = torch.arange(len(frames), dtype=torch.float64).unsqueeze(0) / 50
     padding = torch.zeros(time.shape, dtype=torch.bool)
-    tokens, time, padding = net.front(features.reshape(1, len(frames), -1), time, padding)
+    tokens = features.reshape(1, len(frames), -1)
+    tokens = (tokens - tokens.mean(-1, keepdim=True)) / (tokens.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+    tokens, time, padding = net.front(tokens, time, padding)
     logits = net.answer(net.layer(tokens, time=time, key_padding_mask=padding)[0, -1])
     (gradient,) = torch.autograd.grad(logits[action], features)
     steps, filters, height, width = features.shape

@@ -335,6 +335,10 @@ def test_features_of_a_new_eye_differ_from_image_to_image_about_as_much_as_pixel
     image = load_recipe(task).network.image
     images = torch.rand(20, 1, *size, 3) * 2 - 1
     eye = Eye(size, 3, image.conv, image.activation, image.tokens)
-    spread = eye(images, torch.zeros(20, 1), torch.zeros(20, 1).bool())[0].std(0).mean().item()
-    assert 0.2 < spread < 2
+    tokens = eye(images, torch.zeros(20, 1), torch.zeros(20, 1).bool())[0]
+    assert 0.2 < tokens.std(0).mean().item() < 2
+    torch.testing.assert_close(tokens.mean(-1), torch.zeros(tokens.shape[:2]), rtol=0, atol=1e-5)
+    torch.testing.assert_close(tokens.std(-1, correction=0), torch.ones(tokens.shape[:2]), rtol=0, atol=1e-3)
+    raw = eye.layers(images[:, 0].permute(0, 3, 1, 2))
+    assert 0.2 < raw.std(0).mean().item() < 2  # before they are levelled
     assert not any(layer.bias.any() for layer in eye.layers if isinstance(layer, torch.nn.Conv2d))

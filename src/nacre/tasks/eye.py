@@ -46,9 +46,10 @@ _YUV = ((0.299, 0.587, 0.114), (-0.14713, -0.28886, 0.436), (0.615, -0.51499, -0
 
 
 class Eye(nn.Module):
-    """Convolutions without padding at the edges of the image, and dropout; features of a token have mean 0, spread 1.
+    """Convolutions without padding at the edges of the image, and dropout.
 
-    Without the last, features grow in training until the bounded neurons of a NAC layer are saturated, and blind.
+    The features of a token are given mean 0 and spread 1: the neurons of a NAC layer are bounded, and features
+    that grow in training would saturate them.
 
     Args:
         size: Height and width of the images.
