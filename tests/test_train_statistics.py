@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fake_runs import write_folds, write_run
 from nacre.train.compare import blocks_of, mean_ranks, rows_of
 from nacre.train.results import find_results
-from nacre.train.statistics import corrected_t_test, critical_difference, holm, mean_and_std, ranks
+from nacre.train.statistics import corrected_t_test, critical_difference, holm, mean_and_std, ranks, wilson
 
 numbers = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, math.nan]), min_size=1, max_size=8)
 chances = st.lists(st.none() | st.floats(0, 1), max_size=8)
@@ -229,3 +229,15 @@ def test_no_mean_ranks_of_a_single_model(tmp_path):
     write_run(tmp_path / "full", profile="full")
     with pytest.raises(ValueError, match="different tasks"):
         mean_ranks(blocks_of(find_results(tmp_path).results))
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (7, 10), (10, 10), (70, 100), (1, 3)])
+def test_parity_wilson_with_scipy(successes, trials):
+    wanted = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")
+    assert wilson(successes, trials) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
+
+
+def test_wilson_refuses_counts_that_make_no_sense():
+    for successes, trials in ((3, 2), (-1, 2), (0, 0)):
+        with pytest.raises(ValueError, match="successes must be 0 to"):
+            wilson(successes, trials)
