@@ -62,7 +62,7 @@ def test_the_commands_of_the_page_run(tmp_path):
     said = run(train.replace(" carracing ", " carracing.toml "), tmp_path)
     assert "carracing, nac, fold 1 of 3: accuracy" in said
     said = run(f"{race} --limit 30 --jobs 1", tmp_path)
-    assert re.search(r"nac +plain +0 of 2", said)
+    assert re.search(r"nac +plain +0/2", said)
     made = {path.name for path in (tmp_path / "races").iterdir()}
     named = set(
         re.findall(

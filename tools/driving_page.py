@@ -22,8 +22,8 @@ from nacre.io import write_whole
 RESULTS = ROOT / "results" / "driving"
 PAGE = ROOT / "docs" / "driving.md"
 IMAGES = ROOT / "docs" / "images"
-RACES = ("expert", "race", "race-plain")  # folders of races
-RUNS = ("runs", "runs-plain", "udacity")  # folders of training runs
+RACES = ("expert", "race")  # folders of races
+RUNS = ("runs", "udacity")  # folders of training runs
 FILES = ("standings.csv", "laps.csv", "race.json")
 
 
@@ -63,16 +63,14 @@ def cloned() -> str:
     body = [
         (
             f"`{result['model']}`",
-            {"runs": "34 plain, 34 with noise and random colours", "runs-plain": "34 plain"}[folder],
             f"{result['value']:.2f}",
             f"{result['metrics']['balanced accuracy']:.2f}",
             f"{result['parameters']:,}",
             f"{result['budget'].get('steps_taken', 0):,}",
         )
-        for folder in ("runs", "runs-plain")
-        for result in sorted(_results(folder), key=lambda result: (result["control"], -result["value"]))
+        for result in sorted(_results("runs"), key=lambda result: (result["control"], -result["value"]))
     ]
-    return table(("", "drives", "accuracy", "balanced", "parameters", "steps"), body)
+    return table(("", "accuracy", "balanced", "parameters", "steps"), body)
 
 
 def steering() -> str:
@@ -104,17 +102,15 @@ def origin() -> str:
         f"**{folder}**\n\n{came_from(RESULTS / folder, 'result.json')}\n" for folder in RUNS if _results(folder)
     ]
     for race in RACES:
-        if (RESULTS / race).is_dir():
-            about = json.loads((RESULTS / race / "race.json").read_bytes())
-            commits = ", ".join(f"`{commit}`" for commit in about["commits"])
-            lines.append(f"**{race}**\n\n- `{about['provenance']['command']}`\n- commit {commits}\n\n")
+        about = json.loads((RESULTS / race / "race.json").read_bytes())
+        commits = ", ".join(f"`{commit}`" for commit in about["commits"])
+        lines.append(f"**{race}**\n\n- `{about['provenance']['command']}`\n- commit {commits}\n\n")
     return "".join(lines)
 
 
 TABLES = {
     "expert": lambda: standings("expert"),
     "race": lambda: standings("race"),
-    "race-plain": lambda: standings("race-plain"),
     "cloned": cloned,
     "steering": steering,
     "origin": origin,
@@ -128,18 +124,23 @@ def page() -> str:
 
 def _take_over(source: Path) -> None:
     for race in RACES:
-        if (source / race).is_dir():
-            shutil.rmtree(RESULTS / race, ignore_errors=True)
-            (RESULTS / race).mkdir(parents=True)
-            for name in FILES:
-                shutil.copyfile(source / race / name, RESULTS / race / name)
+        shutil.rmtree(RESULTS / race, ignore_errors=True)
+        (RESULTS / race).mkdir(parents=True)
+        for name in FILES:
+            shutil.copyfile(source / race / name, RESULTS / race / name)
     for runs in RUNS:
-        if (source / runs).is_dir():
-            replace_results(RESULTS / runs, source / runs, "result.json")
+        replace_results(RESULTS / runs, source / runs, "result.json")
+
+
+def _picture(source: Path) -> None:
+    """The ways of all networks over the first track, and what NAC looks at there."""
+    write_whole(IMAGES / "driving-tracks.png", (source / "race" / "tracks-plain.png").read_bytes())
+    write_whole(IMAGES / "driving-looks.png", (source / "show" / "drive-nac-plain-looks.png").read_bytes())
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         _take_over(Path(sys.argv[1]))
+        _picture(Path(sys.argv[1]))
     write_whole(PAGE, page().encode())
     sys.stdout.write(f"wrote {PAGE.relative_to(ROOT)}\n")

@@ -98,6 +98,7 @@ def run_race(race: Race) -> list[Standing]:
     _write(race, who, rows, [done[lap] for lap in laps])
     _draw(race, [lap for lap in laps if lap.drive.seed == race.seed], done, console)
     console.print(_table(rows))
+    console.print("laps with Wilson's interval; flag: the environment's own; ms: time for a frame", style="dim")
     console.print(f"{len(todo)} laps driven, {len(laps) - len(todo)} were there; in {race.out}", markup=False)
     return rows
 
@@ -164,8 +165,10 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
 
 def _table(rows: Sequence[Standing]) -> Table:
     table = Table(*COLUMNS.values(), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        column.overflow = "fold"
     for column in table.columns[2:]:
-        column.justify = "right"
+        column.justify, column.no_wrap = "right", True
     for row in rows:
         table.add_row(*words(row).values())
     return table

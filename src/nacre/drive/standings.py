@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 COLUMNS = {
     "contender": "contender",
     "condition": "colours",
-    "laps": "laps finished",
-    "rate": "95 % interval",
-    "flags": "env's flag",
+    "laps": "laps",
+    "rate": "95 %",
+    "flags": "flag",
     "tiles": "tiles",
     "error": "error m",
     "off_track": "off road",
-    "speed": "speed m/s",
-    "latency": "ms a frame",
+    "speed": "m/s",
+    "latency": "ms",
 }
 
 
@@ -103,14 +103,14 @@ def words(row: Standing) -> dict[str, str]:
     return {
         "contender": row.contender,
         "condition": row.condition,
-        "laps": f"{row.finished} of {row.laps}",
-        "rate": f"{row.low:.0%} to {row.high:.0%}",
+        "laps": f"{row.finished}/{row.laps}",
+        "rate": f"{100 * row.low:.0f}-{row.high:.0%}",
         "flags": str(row.flagged),
-        "tiles": f"{row.progress:.1%} ± {100 * row.progress_std:.1f}",
+        "tiles": f"{row.progress:.1%}",
         "error": f"{row.error:.2f}",
         "off_track": f"{row.off_track:.1%}",
         "speed": f"{row.speed:.1f}",
-        "latency": "" if row.milliseconds is None else f"{row.milliseconds:.1f} ({row.inference})",
+        "latency": "" if row.milliseconds is None else f"{row.milliseconds:.1f} {row.inference}",
     }
 
 
