@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from nacre.data.batches import Augmented
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks import augment
-from nacre.tasks.augment import Draws, augmentation_of, changed, draw, steering
+from nacre.tasks import augment_steering as augment
+from nacre.tasks.augment import augmentation_of
+from nacre.tasks.augment_steering import Draws, changed, draw, steering
 from nacre.tasks.eye import Eye
 from nacre.tasks.recipe import ImageRecipe, load_recipe, parse_recipe, to_toml
 
@@ -310,7 +311,7 @@ def test_the_udacity_recipe_is_the_networks_of_the_paper():
     [
         (
             "[training]\naugment = 'stering'",
-            "training.augment must be one of '', 'steering', got 'stering'; did you",
+            "training.augment must be one of '', 'steering', 'frames', got 'stering'; did you",
         ),
         (
             "[network.image]\nconv = [[4, 3, 1]]\ndropout_after = 'all'",

@@ -23,6 +23,11 @@ def tiny(**training):
     return replace(task, recipe=replace(task.recipe, network=network))
 
 
+def replace_steering(monkeypatch, change):
+    way = augment.AUGMENTATIONS["steering"]
+    monkeypatch.setitem(augment.AUGMENTATIONS, "steering", way._replace(change=change))
+
+
 def test_only_training_batches_are_changed():
     task = tiny()
     split, recipe = task.splits[0], task.recipe.training
@@ -41,7 +46,7 @@ def test_a_run_augments_no_image_that_validates_or_is_scored(tmp_path, monkeypat
         batch = data.batch(index)
         return batch._replace(x=torch.zeros_like(batch.x), y=torch.full_like(batch.y, 50.0))
 
-    monkeypatch.setitem(augment.AUGMENTATIONS, "steering", spoil)
+    replace_steering(monkeypatch, spoil)
     one = cell(tiny(), tmp_path)
     result = run_cell(one)
     assert set(torch.cat(seen).tolist()) <= set(one.split.train.tolist())
@@ -53,7 +58,7 @@ def test_a_run_augments_no_image_that_validates_or_is_scored(tmp_path, monkeypat
 
 
 def test_without_the_key_nothing_is_augmented(tmp_path, monkeypatch):
-    monkeypatch.setitem(augment.AUGMENTATIONS, "steering", lambda *_: pytest.fail("augmented"))
+    replace_steering(monkeypatch, lambda *_: pytest.fail("augmented"))
     run_cell(cell(tiny(augment=""), tmp_path))
 
 
