@@ -17,7 +17,7 @@ from nacre.drive.expert import Expert
 from nacre.drive.film import film
 from nacre.drive.film_frame import SIZE, Moment, draw
 from nacre.drive.policy import NetworkDriver
-from nacre.drive.saliency import heat_now, overlay
+from nacre.drive.saliency import decide, heat_now, overlay
 from nacre.tasks.network import TaskNetwork
 
 NOISY = Drive(seed=3, noise=0.5, driver="sdpa", limit=20)
@@ -85,11 +85,11 @@ def test_drive_film_shows_the_moments_of_the_drive(filmed):
         step = 2 * number
         assert moment.seconds == step / 50
         assert moment.action == episode.action[step]
-        assert moment.probabilities.argmax() == episode.label[step]
+        window = episode.frames[max(0, step - 3) : step + 1]
+        assert moment.probabilities == pytest.approx(decide(network_driver().network, window), abs=1e-6)
         assert (moment.frame == episode.frames[step]).all()
         assert moment.speed == episode.pose[step, 3]
-        window = episode.frames[max(0, step - 3) : step + 1]
-        wanted = heat_now(network_driver().network, window, int(episode.label[step]))
+        wanted = heat_now(network_driver().network, window, int(moment.probabilities.argmax()))
         np.testing.assert_allclose(moment.heat, wanted, atol=1e-5)
     # Nothing may speak for an action; then there is no heat at all.
     assert {1.0} <= {float(moment.heat.max()) for moment in moments} <= {0.0, 1.0}

@@ -6,7 +6,8 @@ import torch
 
 from drive_examples import IMAGE, network, write_run
 from nacre.data.dataset import Kind
-from nacre.drive.policy import NetworkDriver, load_driver
+from nacre.data.episodes import ACTIONS
+from nacre.drive.policy import Decision, NetworkDriver, load_driver
 from nacre.drive.world import FPS
 from nacre.tasks.network import TaskNetwork
 
@@ -54,6 +55,56 @@ def test_drive_begin_forgets_the_episode_before():
     first = [driver.logits(frame) for frame in frames_of(6)]
     driver.begin()
     assert all(map(torch.equal, first, [driver.logits(frame) for frame in frames_of(6)]))
+
+
+def decisions(probabilities, decision=Decision.TURNS):
+    driver = NetworkDriver(network("sdpa"), 4, "sdpa", decision)
+    driver.begin()
+    return [driver.decide(np.asarray(each, np.float32)) for each in probabilities]
+
+
+def test_drive_actions_take_turns_by_their_probability():
+    done = decisions([[0.0, 0.0, 0.6, 0.4, 0.0]] * 500)
+    assert np.bincount(done, minlength=5) / 500 == pytest.approx([0, 0, 0.6, 0.4, 0], abs=0.01)
+    runs = np.diff(np.flatnonzero(np.diff(done)))
+    assert runs.max() <= 2  # in turns, not one after the other
+    assert decisions([[0.0, 0.0, 0.6, 0.4, 0.0]] * 9, Decision.LIKELIEST) == [2] * 9
+
+
+def test_drive_a_certain_network_is_obeyed_at_once():
+    certain = np.eye(5)[[3, 3, 1, 1, 2, 4, 3]]
+    assert decisions(certain) == [3, 3, 1, 1, 2, 4, 3]
+
+
+def test_drive_what_is_never_likely_is_never_done():
+    assert set(decisions([[0.01, 0.0, 0.55, 0.43, 0.01]] * 500)) == {2, 3}
+
+
+def test_drive_what_is_due_ends_with_the_episode():
+    driver = NetworkDriver(network("sdpa"), 4, "sdpa")
+    say = [np.array([0.3, 0.0, 0.4, 0.3, 0.0], np.float32)] * 7
+    first = [driver.decide(each) for each in say]
+    driver.begin()
+    assert [driver.decide(each) for each in say] == first
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_drive_the_decision_comes_from_the_probabilities(decision):
+    class Seen:
+        frame = frames_of(1)[0]
+
+    driver, twin = (NetworkDriver(network("sdpa"), 4, "sdpa", decision) for _ in range(2))
+    for Seen.frame in frames_of(5):
+        action = driver.act(Seen)
+        assert driver.probabilities == pytest.approx(twin.logits(Seen.frame).softmax(0).numpy())
+        assert action == twin.decide(driver.probabilities)
+        assert 0 <= action < len(ACTIONS)
+    assert len(driver.latency) == 5
+
+
+def test_drive_an_unknown_decision_is_refused():
+    with pytest.raises(ValueError, match="decision must be one of 'turns', 'likeliest', got 'dice'"):
+        NetworkDriver(network("sdpa"), 4, "sdpa", "dice")
 
 
 def test_drive_networks_of_other_tasks_cannot_drive():

@@ -8,6 +8,7 @@ import pytest
 from drive_examples import write_run
 from nacre.drive.contender import contenders
 from nacre.drive.lap import read_lap
+from nacre.drive.policy import Decision
 from nacre.drive.race import Race, run_race
 from nacre.drive.standings import markdown, standing
 
@@ -73,6 +74,8 @@ def test_drive_laps_of_another_network_are_not_taken_over(tmp_path):
     run_race(race)
     with pytest.raises(ValueError, match="was driven by another network.*give another --out"):
         run_race(Race([str(second)], out=tmp_path / "races", **SHORT))
+    with pytest.raises(ValueError, match="was driven by another network, or in another way"):
+        run_race(Race([str(first)], out=tmp_path / "races", decision=Decision.LIKELIEST, **SHORT))
     path = race.laps(contenders([str(first)]))[0].path(tmp_path / "races")
     path.write_text("{")
     with pytest.raises(ValueError, match="010000.json is damaged; delete it and race again"):

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from nacre.drive.policy import Decision
+
 drive = typer.Typer(help="Record drives, race networks, and see what they look at.", no_args_is_help=True)
 _Jobs = Annotated[int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")]
 _Limit = Annotated[int, typer.Option(help="Steps after which an episode ends, 50 a second.", min=1)]
@@ -46,12 +48,15 @@ def drive_race(
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("races"),
     limit: _Limit = 2000,
     film: Annotated[bool, typer.Option(help="Film the first track, with what networks look at.")] = True,
+    decide: Annotated[
+        Decision, typer.Option(help="Actions take turns by their probability, or always the likeliest.")
+    ] = Decision.TURNS,
     jobs: _Jobs = None,
 ) -> None:
     """Let networks drive tracks that they have never seen. Start it again to go on with it."""
     from nacre.drive.race import Race, run_race
 
-    run_race(Race(runs, episodes, seed, randomize, out, limit, film, jobs))
+    run_race(Race(runs, episodes, seed, randomize, out, limit, film, decide, jobs))
 
 
 @drive.command("udacity")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.drive.expert import Expert
-from nacre.drive.policy import NetworkDriver, load_driver
+from nacre.drive.policy import Decision, NetworkDriver, load_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,6 +31,7 @@ class Contender:
         about: What is known of the run: model, parameters, steps of training, number of recorded drives.
         digest: Checksum of what decides how it drives.
         seen: Seeds of the tracks that it was trained, validated or tested on.
+        decision: How a network's probabilities become an action.
     """
 
     name: str
@@ -38,10 +39,11 @@ class Contender:
     about: tuple[tuple[str, Any], ...]
     digest: str
     seen: frozenset[int]
+    decision: Decision = Decision.TURNS
 
     def driver(self) -> Driver:
         """Ready to drive."""
-        return Expert() if self.run is None else load_driver(self.run)
+        return Expert() if self.run is None else load_driver(self.run, self.decision)
 
     @property
     def inference(self) -> str:
@@ -50,8 +52,12 @@ class Contender:
         return "script" if not isinstance(driver, NetworkDriver) else "step" if driver.streams else "window"
 
 
-def contenders(runs: Sequence[str]) -> list[Contender]:
-    """Those who take part, by run directory or "expert".
+def contenders(runs: Sequence[str], decision: Decision = Decision.TURNS) -> list[Contender]:
+    """Those who take part.
+
+    Args:
+        runs: Run directories, or "expert".
+        decision: How the probabilities of networks become actions.
 
     Raises:
         ValueError: If one is given twice, or cannot drive.
@@ -59,18 +65,17 @@ def contenders(runs: Sequence[str]) -> list[Contender]:
     paths = [None if run == EXPERT else Path(run) for run in runs]
     if len({path and path.resolve() for path in paths}) < len(paths):
         raise ValueError(f"each run can be given once, got {', '.join(runs)}")
-    found = [_contender(path) for path in paths]
-    names = _names(found)
-    return [Contender(name, c.run, c.about, c.digest, c.seen) for name, c in zip(names, found, strict=True)]
+    found = [_contender(path, decision) for path in paths]
+    return [replace(each, name=name) for each, name in zip(found, _names(found), strict=True)]
 
 
-def _contender(run: Path | None) -> Contender:
+def _contender(run: Path | None, decision: Decision) -> Contender:
     if run is None:
         return Contender(EXPERT, None, (("model", EXPERT),), EXPERT, frozenset())
-    driver = load_driver(run)  # refuses what cannot drive, before anyone does
+    driver = load_driver(run, decision)  # refuses what cannot drive, before anyone does
     result = json.loads((run / "result.json").read_bytes())
     header = json.loads((run / "model" / "model.json").read_bytes())
-    digest = hashlib.sha256(f"{header['sha256']} {driver.frames}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{header['sha256']} {driver.frames} {decision}".encode()).hexdigest()
     files: Iterable[str] = result["data"]["files"]
     seeds = [int(match[1]) for name in files if (match := _SEED.match(name))]
     about = {
@@ -81,11 +86,12 @@ def _contender(run: Path | None) -> Contender:
         "training_steps": result["budget"]["steps_taken"],
         "drives": len(seeds),
         "frames": driver.frames,
+        "decision": str(decision),
         "fold": result["fold"],
         "seed": result["seed"],
         "trained": result["fingerprint"],
     }
-    return Contender(driver.name, run, tuple(about.items()), digest, frozenset(seeds))
+    return Contender(driver.name, run, tuple(about.items()), digest, frozenset(seeds), decision)
 
 
 def _names(found: Sequence[Contender]) -> list[str]:

@@ -130,7 +130,7 @@ class _Camera:
         hot, probabilities = None, None
         if isinstance(driver, NetworkDriver):
             probabilities = driver.probabilities
-            # For what the network has chosen, also where noise does something else.
+            # For its likeliest action, which changes less from picture to picture than whose turn it is.
             hot = heat_now(driver.network, np.stack(self._seen), int(probabilities.argmax()))
         return Moment(
             driver=driver.name,

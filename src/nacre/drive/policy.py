@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nacre._check import choice
 from nacre.attention import NAC
 from nacre.data.dataset import Kind
 from nacre.data.episodes import ACTIONS
@@ -28,8 +30,23 @@ if TYPE_CHECKING:
     from nacre.streaming import StreamState
 
 
+_KEPT = 0.9  # of what is due to an action, from frame to frame
+
+
+class Decision(StrEnum):
+    """How probabilities become an action."""
+
+    TURNS = "turns"  # actions take turns, each about as often as its probability says
+    LIKELIEST = "likeliest"  # always the largest probability
+
+
 class NetworkDriver:
-    """Drives with the most likely action of a network.
+    """Drives with what a network says of the last frames.
+
+    Steering and gas exclude each other in the discrete CarRacing, so the expert holds a bend by turns of both, and
+    a network that has learned this says "left 60 %, gas 40 %". To take the likeliest action then means to steer
+    and never to accelerate. By `Decision.TURNS`, an action's probability is added up from frame to frame until its
+    turn comes; nothing is left to chance.
 
     Every frame goes through the convolutions once. A causal NAC layer then takes it in one `step`, with a memory
     that slides over the last frames; other layers read these frames again. Both give what the network gives for
@@ -39,6 +56,7 @@ class NetworkDriver:
         network: A network for frames, trained on windows of them.
         frames: Frames of a window.
         name: What it is called.
+        decision: How probabilities become an action.
 
     Attributes:
         streams: Whether the layer takes steps.
@@ -46,12 +64,14 @@ class NetworkDriver:
         latency: Seconds that each frame of the episode took.
     """
 
-    def __init__(self, network: TaskNetwork, frames: int, name: str) -> None:
+    def __init__(self, network: TaskNetwork, frames: int, name: str, decision: Decision = Decision.TURNS) -> None:
         if not network.frames or network.kind is not Kind.CLASSIFICATION:
             raise ValueError(f"{name} was not trained on frames to choose an action; race runs of carracing")
         if network.head[-1].out_features != len(ACTIONS):
             raise ValueError(f"{name} knows {network.head[-1].out_features} actions, wanted {len(ACTIONS)}")
+        choice("decision", decision, Decision)
         self.network, self.frames, self.name = network.eval(), frames, name
+        self.decision = Decision(decision)
         layer = network.layer
         # Blocks of several keys would leave the memory all at once; match synapses count from the first step.
         self.streams = (
@@ -59,6 +79,7 @@ class NetworkDriver:
         )
         self.probabilities: NDArray[np.float32] = np.full(len(ACTIONS), 1 / len(ACTIONS), np.float32)
         self.latency: list[float] = []
+        self._due: NDArray[np.float64] = np.zeros(len(ACTIONS))
         self._tokens: deque[Tensor] = deque(maxlen=frames)
         self._state: StreamState | None = None
 
@@ -66,15 +87,25 @@ class NetworkDriver:
         """Forget the last episode."""
         self._tokens.clear()
         self.latency.clear()
+        self._due[:] = 0
         self._state = None
 
     def act(self, world: World) -> int:
-        """The most likely action for the frame that is seen now and those before it."""
+        """The action for the frame that is seen now and those before it."""
         began = time.perf_counter()
-        logits = self.logits(world.frame)
-        self.probabilities = logits.softmax(0).numpy()
-        action = int(logits.argmax())
+        self.probabilities = self.logits(world.frame).softmax(0).numpy()
+        action = self.decide(self.probabilities)
         self.latency.append(time.perf_counter() - began)
+        return action
+
+    def decide(self, probabilities: NDArray[np.float32]) -> int:
+        """An action for the next frame, whose probabilities are these [5]."""
+        if self.decision is Decision.LIKELIEST:
+            return int(probabilities.argmax())
+        # What was due long ago is forgotten, so that an action of one percent does not come up at some time.
+        self._due = _KEPT * self._due + probabilities
+        action = int(self._due.argmax())
+        self._due[action] -= 1
         return action
 
     @torch.no_grad()
@@ -105,8 +136,12 @@ class NetworkDriver:
         return self.network.layer(tokens, time=now, key_padding_mask=padding)[:, -1]
 
 
-def load_driver(run: Path) -> NetworkDriver:
+def load_driver(run: Path, decision: Decision = Decision.TURNS) -> NetworkDriver:
     """The network of a run directory.
+
+    Args:
+        run: The directory.
+        decision: How probabilities become an action.
 
     Raises:
         FileNotFoundError: If there is no such run.
@@ -125,4 +160,4 @@ def load_driver(run: Path) -> NetworkDriver:
     network, data = load(run / "model"), load_recipe(run / "recipe.toml").data
     if not isinstance(network, TaskNetwork) or data.get("name") != "carracing":
         raise ValueError(f"{run} was trained on {data.get('name', 'a table')}, wanted carracing")
-    return NetworkDriver(network, data.get("frames", 8), model)
+    return NetworkDriver(network, data.get("frames", 8), model, decision)

@@ -18,7 +18,7 @@ from nacre._check import whole
 from nacre.data.episodes import Drive
 from nacre.drive.contender import Contender, contenders
 from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
-from nacre.drive.policy import NetworkDriver
+from nacre.drive.policy import Decision, NetworkDriver
 from nacre.drive.pool import default_jobs, each
 from nacre.drive.standings import COLUMNS, Standing, as_rows, markdown, standing, words
 from nacre.io import write_whole
@@ -43,6 +43,7 @@ class Race:
         out: Where results go.
         limit: Steps after which an episode ends.
         film: Whether the first track is filmed, with what the networks look at.
+        decision: How the probabilities of networks become actions.
         jobs: Processes at once; None for one for each processor.
     """
 
@@ -53,6 +54,7 @@ class Race:
     out: Path = Path("races")
     limit: int = 2000
     film: bool = True
+    decision: Decision = Decision.TURNS
     jobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ def run_race(race: Race) -> list[Standing]:
         ValueError: Before anyone drives, if a run cannot drive, or has seen one of the tracks.
     """
     console = Console()
-    who = contenders(race.runs)
+    who = contenders(race.runs, race.decision)
     laps = race.laps(who)
     _refuse_seen(who, laps)
     done = {lap: kept for lap in laps if (kept := read_lap(lap, race.out))}
