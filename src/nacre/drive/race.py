@@ -19,9 +19,9 @@ from nacre.data.episodes import Drive
 from nacre.drive.contender import Contender, contenders
 from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
 from nacre.drive.policy import Decision, NetworkDriver
-from nacre.drive.pool import default_jobs, each
 from nacre.drive.standings import COLUMNS, Standing, as_rows, markdown, standing, words
 from nacre.io import write_whole
+from nacre.pool import default_jobs, each
 from nacre.provenance import provenance
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from nacre._check import real, whole
 from nacre.data.episodes import SUFFIX, Drive, read_episode, write_episode
 from nacre.drive.episode import run_episode
 from nacre.drive.expert import Expert
-from nacre.drive.pool import default_jobs, each
+from nacre.pool import default_jobs, each
 from nacre.train.statistics import wilson
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Many episodes at once, one process each, with a progress bar."""
+"""Many pieces of work at once, in several processes, with a progress bar."""
 
 from __future__ import annotations
 
