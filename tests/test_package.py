@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "src" / "nacre").rglob("*.py"))
 
 # A module may import from its own layer and from those above it in this list.
 LAYERS = [
-    ["_version", "_check", "provenance", "picture", "lock", "progress"],
+    ["_version", "_check", "provenance", "picture", "lock", "progress", "pool"],
     ["wiring_graph"],
     ["wiring", "wiring_draw"],
     ["wiring_build"],
@@ -33,7 +33,7 @@ LAYERS = [
     ["match", "choose", "inputs", "packing", "plan", "pairs", "trace", "io", "streaming"],
     ["attention", "functional"],
     ["certificate", "certify", "certify_neurons", "encoder"],
-    ["models"],
+    ["models", "bearings"],
     ["data"],
     ["tasks"],
     ["train"],

@@ -257,3 +257,26 @@ def data_check(
 
 app.add_typer(study, name="study")
 app.add_typer(drive, name="drive")
+
+
+@data.command("features")
+def data_features(
+    places: Annotated[
+        list[Path],
+        typer.Argument(help="Folders with recordings of bearings (PRONOSTIA, XJTU-SY), or MAT files (HUST)."),
+    ],
+    out: Annotated[Path, typer.Option(help="Where tables go.")] = Path("bearings-features"),
+    rate: Annotated[
+        float | None, typer.Option(help="Samples a second.", show_default="what the files say", min=100)
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out files that are missing or damaged, and count them.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")
+    ] = None,
+) -> None:
+    """Describe recordings of bearings by features, window by window. Start it again to go on with it."""
+    from nacre.bearings.extract import Extraction, extract
+
+    extract(Extraction(places, out, rate, skip_bad, jobs))

@@ -1,0 +1,1 @@
+"""Bearings: vibration recordings, their features, and what is left of a life."""

@@ -1,0 +1,121 @@
+"""`FeatureTable`: the features of one bearing over its recorded life, and its Parquet file. Needs pyarrow."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+FORMAT = 1
+SUFFIX = ".parquet"
+_ABOUT = b"nacre"  # key of what is known of a table, in its Parquet file
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features of windows in order of time.
+
+    Attributes:
+        rig: Name of the rig.
+        name: Name of the bearing.
+        seconds: [n] float64 time from the first sample of the recording to the first one of each window, pauses
+            between files included.
+        names: Names of the features, such as "horizontal_rms".
+        values: [n, F] float64.
+        temperature: [n] float64 in degrees Celsius; NaN where it was not measured.
+        file: [n] which of `files` a window comes from.
+        files: Names of the files.
+        rate: Samples a second.
+        rpm: Turns a minute; None if not known.
+        load: Radial load in newtons; None if not known.
+        skipped: One line for each file that was left out.
+    """
+
+    rig: str
+    name: str
+    seconds: NDArray[np.float64]
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+    temperature: NDArray[np.float64]
+    file: NDArray[np.int64]
+    files: tuple[str, ...]
+    rate: float
+    rpm: float | None = None
+    load: float | None = None
+    skipped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together."""
+        shapes = (self.seconds.shape, self.temperature.shape, self.file.shape, self.values.shape[:1])
+        if len(set(shapes)) > 1 or self.values.ndim != 2 or self.values.shape[1] != len(self.names):
+            raise ValueError(f"{self.rig} {self.name}: times, features and names do not fit together")
+        if not len(self.seconds) or (np.diff(self.seconds) < 0).any():
+            raise ValueError(f"{self.rig} {self.name}: time must not go back, and there must be a window at least")
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """[n] one feature by its name."""
+        if name not in self.names:
+            raise ValueError(f"{self.rig} {self.name} has no feature {name!r}; it has {', '.join(self.names)}")
+        return self.values[:, self.names.index(name)]
+
+
+def write_table(path: Path, table: FeatureTable) -> Path:
+    """Write a table as Parquet, whole or not at all: a column each for time, temperature, file and features."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    about = {
+        "format": FORMAT,
+        **{key: getattr(table, key) for key in ("rig", "name", "rate", "rpm", "load")},
+        "files": table.files,
+        "skipped": table.skipped,
+    }
+    columns = {
+        "seconds": table.seconds,
+        "file": table.file,
+        "temperature": table.temperature,
+        **dict(zip(table.names, table.values.T, strict=True)),
+    }
+    arrow = pa.table({name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()})
+    file = io.BytesIO()
+    pq.write_table(arrow.replace_schema_metadata({_ABOUT: json.dumps(about).encode()}), file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_whole(path, file.getvalue())
+
+
+def read_table(path: Path) -> FeatureTable:
+    """Read a table that `write_table` wrote.
+
+    Raises:
+        ValueError: If the file is damaged or something else.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        arrow = pq.read_table(io.BytesIO(path.read_bytes()))
+        about: dict[str, Any] = json.loads((arrow.schema.metadata or {})[_ABOUT])
+        found = about.pop("format")
+        columns = {name: arrow[name].to_numpy() for name in arrow.column_names}
+        if found != FORMAT:
+            raise ValueError(f"it has format {found}, this nacre reads {FORMAT}")
+        own = {name: columns.pop(name) for name in ("seconds", "file", "temperature")}
+        about |= {"files": tuple(about["files"]), "skipped": tuple(about["skipped"])}
+        return FeatureTable(names=tuple(columns), values=np.stack(list(columns.values()), 1), **own, **about)
+    except FileNotFoundError:
+        raise
+    # What pyarrow, json and numpy raise for a file that is damaged or of another origin.
+    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{path} is damaged, or no table of features ({error}); make it again with `nacre data features`"
+        ) from None
