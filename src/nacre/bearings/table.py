@@ -38,6 +38,7 @@ class FeatureTable:
         rate: Samples a second.
         rpm: Turns a minute; None if not known.
         load: Radial load in newtons; None if not known.
+        life: Seconds from the first sample to the failure, where that is known from elsewhere; None otherwise.
         skipped: One line for each file that was left out.
     """
 
@@ -52,6 +53,7 @@ class FeatureTable:
     rate: float
     rpm: float | None = None
     load: float | None = None
+    life: float | None = None
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ def write_table(path: Path, table: FeatureTable) -> Path:
 
     about = {
         "format": FORMAT,
-        **{key: getattr(table, key) for key in ("rig", "name", "rate", "rpm", "load")},
+        **{key: getattr(table, key) for key in ("rig", "name", "rate", "rpm", "load", "life")},
         "files": table.files,
         "skipped": table.skipped,
     }
