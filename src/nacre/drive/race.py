@@ -100,7 +100,11 @@ def run_race(race: Race) -> list[Standing]:
     _write(race, who, rows, [done[lap] for lap in laps])
     _draw(race, [lap for lap in laps if lap.drive.seed == race.seed], done, console)
     console.print(_table(rows))
-    console.print("laps with Wilson's interval; flag: the environment's own; ms: time for a frame", style="dim")
+    console.print(
+        "laps finished, with Wilson's interval; flag: the environment's own; error: metres from the centre line; "
+        "off: time off the road; ms: time for a frame",
+        style="dim",
+    )
     console.print(f"{len(todo)} laps driven, {len(laps) - len(todo)} were there; in {race.out}", markup=False)
     return rows
 
@@ -154,7 +158,8 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
         if not shown:
             continue
         path = race.out / f"tracks-{condition}.png"
-        write_whole(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {condition} colours"))
+        colours = "random colours" if condition == COLOURS else "plain colours"
+        write_whole(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {colours}"))
         console.print(f"wrote {path}", markup=False)
         for lap in shown if race.film else ():
             stem, driver = race.out / f"drive-{lap.contender.name}-{condition}", lap.contender.driver()
@@ -166,7 +171,7 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
 
 
 def _table(rows: Sequence[Standing]) -> Table:
-    table = Table(*COLUMNS.values(), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(*COLUMNS.values(), box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for column in table.columns:
         column.overflow = "fold"
     for column in table.columns[2:]:

@@ -122,7 +122,7 @@ def strip(driver: NetworkDriver, episode: Episode, path: Path, moments: int = 8)
         column[0].set_title(f"{moment / FPS:.1f} s\n{column[0].get_title()}", fontsize=12)
     for ax, text in zip(axes[:, 0], ("sees", "looks at"), strict=True):
         ax.set_ylabel(text, fontsize=12)
-    figure.suptitle(f"{driver.name} on track {episode.drive.seed}: Grad-CAM of what it decides", fontsize=13)
+    figure.suptitle(f"{driver.name} on track {episode.drive.seed}: Grad-CAM of the likeliest action", fontsize=13)
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_whole(path, png(figure))
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
+from nacre.drive.lap import COLOURS
 from nacre.train.statistics import wilson
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ COLUMNS = {
     "rate": "95 %",
     "flags": "flag",
     "tiles": "tiles",
-    "error": "error m",
-    "off_track": "off road",
+    "error": "error",
+    "off_track": "off",
     "speed": "m/s",
     "latency": "ms",
 }
@@ -102,7 +103,7 @@ def words(row: Standing) -> dict[str, str]:
     """A standing for people, by the keys of `COLUMNS`."""
     return {
         "contender": row.contender,
-        "condition": row.condition,
+        "condition": "random" if row.condition == COLOURS else row.condition,
         "laps": f"{row.finished}/{row.laps}",
         "rate": f"{100 * row.low:.0f}-{row.high:.0%}",
         "flags": str(row.flagged),
