@@ -18,6 +18,8 @@ SHAPES = [
     [(4, 5, 5), (6, 5, 5)],
     [(3, 1, 4)],
     [(4, 3, 1), (5, 3, 3)],
+    [(4, 3, 1), (3, 2, 1)],
+    [(4, 4, 1)],
 ]
 
 
@@ -43,7 +45,7 @@ def slow_layer(layer, steps, stamps):
     (kernel,), (stride,) = layer.kernel_size, layer.stride
     tokens, times, middle = [], [], 0
     while (middle < len(steps)) if stride == 1 else (middle - kernel // 2 < len(steps)):
-        covered = [i for i in range(middle - kernel // 2, middle + kernel // 2 + 1) if 0 <= i < len(steps)]
+        covered = [i for i in range(middle - kernel // 2, middle + (kernel + 1) // 2) if 0 <= i < len(steps)]
         sums = [
             bias[out]
             + sum(
@@ -161,3 +163,8 @@ def test_without_convolutions_nothing_happens():
     front = Front(2, [])
     assert front.width == 2
     assert all(a is b for a, b in zip(front(x, time, padding), (x, time, padding), strict=True))
+
+
+def test_even_kernels_with_strides_are_refused():
+    with pytest.raises(ValueError, match="kernel sizes must be odd where the stride is not 1, got 4 and 2"):
+        Front(2, [(3, 4, 2)])

@@ -196,10 +196,10 @@ def test_files_that_cannot_be_read(tmp_path):
         ("[network]\ntime_scale = -1", "network.time_scale must lie in [0.0, inf), got -1"),
         ("[network]\nconv = 5", "network.conv must be a list, got 5"),
         ("[network]\nconv = [5]", "network.conv must be a list, got 5"),
-        ("[network]\nconv = [[64, 5]]", "network.conv must hold [filters, odd kernel size, stride], got [64, 5]"),
+        ("[network]\nconv = [[64, 5]]", "network.conv must hold [filters, kernel size, stride], got [64, 5]"),
         (
-            "[network]\nconv = [[64, 4, 1]]",
-            "network.conv must hold [filters, odd kernel size, stride], got [64, 4, 1]",
+            "[network]\nconv = [[64, 4, 2]]",
+            "network.conv: kernel sizes must be odd where the stride is not 1, got [64, 4, 2]",
         ),
         ("[network]\nconv = [[0, 5, 1]]", "filters of network.conv must be at least 1, got 0"),
         ("[network]\nconv = [[64, 5, 0]]", "stride of network.conv must be at least 1, got 0"),
@@ -279,7 +279,7 @@ def test_images_are_looked_at_as_in_the_paper():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("conv = [[4, 2, 1]]", "network.image.conv must hold .filters, odd kernel size, stride."),
+        ("conv = [[4, 2, 3]]", "network.image.conv: kernel sizes must be odd where the stride is not 1"),
         ("conv = 3", "network.image.conv must be a list, got 3"),
         ('conv = [[4, 3, 1]]\ntokens = "rows"', "network.image.tokens must be one of .*, got 'rows'"),
         ('conv = [[4, 3, 1]]\ncolour = "yuv"', "unknown key network.image.colour; did you mean 'colours'"),

@@ -16,11 +16,12 @@ class Front(nn.Module):
 
     With stride 1 steps stay where they are: each keeps its stamp, and padding stays padding. A token, one step of
     the output of a larger stride, is padding if all steps that it covers are. Its time is that of the last valid
-    step that it covers, which is when all that it stands for was known.
+    step that it covers, which is when all that it stands for was known. With an even kernel size, which goes with
+    stride 1 only, a step sees one more step before it than after it.
 
     Args:
         d_input: Width of the input.
-        convolutions: Filters, kernel size and stride of each convolution; kernel sizes are odd.
+        convolutions: Filters, kernel size and stride of each convolution.
 
     Example:
         >>> front = Front(2, [(64, 5, 1)])
@@ -33,6 +34,9 @@ class Front(nn.Module):
         super().__init__()
         widths = [d_input, *(filters for filters, _, _ in convolutions)]
         self.width = widths[-1]
+        for _, kernel, stride in convolutions:
+            if kernel % 2 == 0 and stride > 1:
+                raise ValueError(f"kernel sizes must be odd where the stride is not 1, got {kernel} and {stride}")
         self.shapes = [(kernel, stride) for _, kernel, stride in convolutions]
         self.layers = nn.ModuleList(
             nn.Conv1d(width, filters, kernel, stride, padding=kernel // 2)
@@ -44,8 +48,11 @@ class Front(nn.Module):
         for layer, (kernel, stride) in zip(self.layers, self.shapes, strict=True):
             if stride > 1:
                 x, time, padding = _with_room(x, time, padding, kernel, stride)
+            steps = x.shape[1]
             x = layer(x.masked_fill(padding.unsqueeze(-1), 0.0).transpose(1, 2)).relu().transpose(1, 2)
-            if stride > 1:
+            if stride == 1:
+                x = x[:, :steps]  # an even kernel gives one more, which would stand for no step
+            else:
                 time, padding = _tokens(time, padding, kernel, stride)
         return x, time, padding
 

@@ -46,10 +46,12 @@ def _convolutions(name: str, value: object) -> tuple[tuple[int, int, int], ...]:
     """Filters, kernel size and stride of each convolution."""
     layers = []
     for layer in _list(name, value):
-        if len(_list(name, layer)) != 3 or not whole(f"kernel size of {name}", layer[1], 1) % 2:
-            raise ValueError(f"{name} must hold [filters, odd kernel size, stride], got {list(layer)}")
-        whole(f"filters of {name}", layer[0], 1)
-        whole(f"stride of {name}", layer[2], 1)
+        if len(_list(name, layer)) != 3:
+            raise ValueError(f"{name} must hold [filters, kernel size, stride], got {list(layer)}")
+        for part, number in zip(("filters", "kernel size", "stride"), layer, strict=True):
+            whole(f"{part} of {name}", number, 1)
+        if layer[1] % 2 == 0 and layer[2] > 1:
+            raise ValueError(f"{name}: kernel sizes must be odd where the stride is not 1, got {list(layer)}")
         layers.append(tuple(layer))
     return tuple(layers)
 
