@@ -50,7 +50,7 @@ def generated():
 
 
 def test_every_data_set_has_a_loader_of_its_name(monkeypatch):
-    names = {"event-mnist", "person-activity", "ettm1", "jena", "carracing", "udacity", "spiral"}
+    names = {"event-mnist", "person-activity", "ettm1", "jena", "carracing", "udacity", "bearings", "spiral"}
     assert set(catalog.CATALOG) == names
     called = []
     for name, entry in catalog.CATALOG.items():

@@ -22,13 +22,15 @@ from nacre.tasks.recipe import (
     to_toml,
 )
 
-SHIPPED = ["carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity", "spiral", "udacity"]
+SHIPPED = ["bearings", "carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity"]
+SHIPPED += ["spiral", "udacity"]
 # The paper's table of hyper-parameters: convolutions, width, heads, dense, batch, epochs.
 PAPER = {
     "event-mnist": (((64, 5, 1), (64, 5, 1)), 64, 8, (32,), 32, 150),
     "person-activity": (((64, 5, 1), (64, 3, 1)), 32, 4, (32,), 20, 100),
     "ettm1": ((), 64, 16, (), 64, 50),
     "jena": ((), 64, 16, (), 64, 50),
+    "bearings": (((32, 3, 1), (16, 2, 1)), 16, 8, (), 32, 150),
 }
 
 
@@ -57,7 +59,7 @@ def test_sizes_are_those_of_the_papers_table(name):
     assert found == PAPER[name]
     assert (training.optimizer, training.lr) == ("adamw", 1e-3)
     assert recipe.column == name
-    assert recipe.split.folds == 5
+    assert recipe.split.folds == (7 if name == "bearings" else 5)  # one for each bearing of the condition
     assert recipe.models == {}  # NAC with its defaults: top-K 8, half of the synapses
 
 
@@ -67,6 +69,7 @@ def test_windows_and_splits_are_as_described():
     assert load_recipe("person-activity").data == {"name": "person-activity", "window": 32, "stride": 16}
     split = {name: load_recipe(name).split for name in SHIPPED}
     assert {name: s.by for name, s in split.items()} == {
+        "bearings": "group",
         "carracing": "auto",
         "ettm1": "time",
         "event-mnist": "official",
@@ -155,7 +158,8 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError, match="no recipe .*gone.toml; `nacre tasks` lists"):
         load_recipe(tmp_path / "gone.toml")
     with pytest.raises(
-        ValueError, match="unknown task 'etm1'; did you mean 'ettm1'[?] There are carracing, ettm1, event-mnist"
+        ValueError,
+        match="unknown task 'etm1'; did you mean 'ettm1'[?] There are bearings, carracing, ettm1",
     ):
         load_recipe("etm1")
     path = tmp_path / "mine.toml"

@@ -170,7 +170,8 @@ def test_leak_no_row_is_in_two_parts_of_a_shipped_task(name):
     task = load_task(load_recipe(name))
     assert len(task.splits) == task.recipe.split.folds
     for split in task.splits:
-        used = torch.stack([rows_used(task.data, part) for part in (split.train, split.valid, split.test)])
+        parts = (split.train, split.valid, split.test, split.transfer)
+        used = torch.stack([rows_used(task.data, part) for part in parts])
         assert used.sum(0).max() == 1
 
 
@@ -178,7 +179,8 @@ def test_leak_no_row_is_in_two_parts_of_a_shipped_task(name):
 def test_leak_no_group_is_in_two_parts_of_a_shipped_task(name):
     task = load_task(load_recipe(name))
     for split in task.splits:
-        parts = [set(task.data.group[part].tolist()) for part in (split.train, split.valid, split.test)]
+        indices = (split.train, split.valid, split.test, split.transfer)
+        parts = [set(task.data.group[part].tolist()) for part in indices]
         assert sum(map(len, parts)) == len(set.union(*parts)) == len(task.data.groups)
 
 

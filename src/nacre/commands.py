@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nacre._version import __version__
+from nacre.commands_bearings import bearings
 from nacre.commands_drive import drive
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
@@ -255,10 +256,6 @@ def data_check(
     check_data(names or [], data_dir)
 
 
-app.add_typer(study, name="study")
-app.add_typer(drive, name="drive")
-
-
 @data.command("features")
 def data_features(
     places: Annotated[
@@ -280,3 +277,8 @@ def data_features(
     from nacre.bearings.extract import Extraction, extract
 
     extract(Extraction(places, out, rate, skip_bad, jobs))
+
+
+app.add_typer(study, name="study")
+app.add_typer(drive, name="drive")
+app.add_typer(bearings, name="bearings")

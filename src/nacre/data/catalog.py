@@ -190,6 +190,11 @@ CATALOG: dict[str, Entry] = {
         loader="nacre.data.udacity:load_udacity",
         recorded=True,
     ),
+    "bearings": Entry(
+        what="features of bearings that run to failure, see `nacre data features`",
+        loader="nacre.data.bearings:load_bearings",
+        recorded=True,
+    ),
     "spiral": Entry(what="generated spirals, seen at irregular times", loader="nacre.data.spirals:load_spirals"),
 }
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -53,6 +53,14 @@ class Batch(NamedTuple):
     group: Tensor
 
 
+class Figures(Protocol):
+    """Figures of predictions that only one data set has."""
+
+    def of(self, index: Tensor, predicted: Tensor, actual: Tensor) -> dict[str, float]:
+        """By name, for predictions of and answers to the sequences with these indices."""
+        ...
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Sequences cut out of one long table of rows. Sequences may overlap, as windows of a series do.
@@ -72,6 +80,9 @@ class Dataset:
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
         test: [n] bool, the official test part; None where there is none.
+        transfer: [n] bool, sequences of other machines, that no fold trains, validates or is judged on. They are
+            scored apart, by `figures`; None where there are none.
+        figures: Further figures of predictions; None for none.
         before: [n] or [n, D] answers that were right just before those of `y`, for a control that repeats them; no
             network sees them. `UNSCORED` or NaN where there is none.
         neutral: The number that stands for doing nothing, for a control that always does that.
@@ -97,6 +108,8 @@ class Dataset:
     targets: tuple[str, ...] = ()
     target_column: int | None = None
     test: Tensor | None = None
+    transfer: Tensor | None = None
+    figures: Figures | None = None
     before: Tensor | None = None
     neutral: float | None = None
     part: Tensor | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -33,17 +33,19 @@ class Split:
         train: What the network and its scaler see.
         valid: What chooses the checkpoint.
         test: What is scored, once, at the end.
+        transfer: What comes from other machines and is scored apart; mostly nothing.
     """
 
     train: Tensor
     valid: Tensor
     test: Tensor
+    transfer: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     @property
     def digest(self) -> str:
         """Checksum of who is where."""
         digest = hashlib.sha256()
-        for part in (self.train, self.valid, self.test):
+        for part in (self.train, self.valid, self.test, *([self.transfer] if len(self.transfer) else [])):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part.numpy().tobytes())
         return digest.hexdigest()
@@ -82,7 +84,8 @@ def _by_group(data: Dataset, folds: int) -> list[Split]:
 
     Where groups have a class, that of their first sequence, they are counted class after class.
     """
-    present = data.group.unique()
+    home = torch.ones(len(data), dtype=torch.bool) if data.transfer is None else ~data.transfer
+    present = data.group[home].unique()
     if folds < 3 or len(present) < folds:
         raise ValueError(
             f"{data.name}: folds must be 3 to {len(present)}, the number of groups, got {folds}; "
@@ -95,8 +98,8 @@ def _by_group(data: Dataset, folds: int) -> list[Split]:
         present = present[data.y[first[present]].argsort(stable=True)]
     rank = torch.zeros(len(data.groups), dtype=torch.int64)
     rank[present] = torch.arange(len(present)) % folds
-    fold = rank[data.group]  # [n]
-    return [_from_masks(valid=fold == (i + 1) % folds, test=fold == i) for i in range(folds)]
+    fold = rank[data.group].masked_fill(~home, folds)  # [n]
+    return [_from_masks(valid=fold == (i + 1) % folds, test=fold == i, transfer=~home) for i in range(folds)]
 
 
 def _official(data: Dataset, folds: int) -> list[Split]:
@@ -137,8 +140,9 @@ def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
     ]
 
 
-def _from_masks(valid: Tensor, test: Tensor) -> Split:
-    parts = (~valid & ~test, valid, test)
+def _from_masks(valid: Tensor, test: Tensor, transfer: Tensor | None = None) -> Split:
+    other = torch.zeros_like(test) if transfer is None else transfer
+    parts = (~valid & ~test & ~other, valid, test, other)
     return Split(*(part.nonzero().squeeze(1) for part in parts))
 
 

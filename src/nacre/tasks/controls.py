@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nacre._check import choice
 from nacre.tasks.control_base import Control
+from nacre.tasks.control_bearings import LifeClock, LinearRms
 from nacre.tasks.control_driving import LastAction, ZeroSteering
 from nacre.tasks.control_fitted import Linear, TimeOnly
 from nacre.tasks.control_simple import Majority, Mean, Persistence
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTROLS", "Control", "controls_for", "create_control"]
 
-CONTROLS: dict[str, type[Control]] = {
-    control.name: control for control in (Majority, Mean, Persistence, LastAction, ZeroSteering, Linear, TimeOnly)
-}
+_ALL = (Majority, Mean, Persistence, LastAction, ZeroSteering, LinearRms, Linear, TimeOnly, LifeClock)
+CONTROLS: dict[str, type[Control]] = {control.name: control for control in _ALL}
 
 
 def controls_for(data: Dataset) -> list[str]:

@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from nacre.train.evaluate import Scores, predict, score
 from nacre.train.team import ALONE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import lightning as L
     from torch import Tensor
 
@@ -113,7 +116,7 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], team: Team) -> _Fo
     with team.in_step():
         budget, fitted = _fit(cell, network, callbacks, team)
     outputs, unit = predict(network, task.data, split.test), _unit(cell)
-    test = score(task.data, split.test, outputs, unit)
+    test = _scored(cell, outputs, partial(predict, network, task.data))
     looked = looked_at(split.valid, budget)
     valid = score(task.data, looked, predict(network, task.data, looked), unit)
     save(network, cell.directory / "model")
@@ -127,10 +130,22 @@ def _run_control(cell: Cell) -> _Found:
     control = create_control(cell.model, task.data)
     control.fit(task.data, split.train)
     outputs, unit = control.predict(task.data, split.test), _unit(cell)
-    test = score(task.data, split.test, outputs, unit)
+    test = _scored(cell, outputs, partial(control.predict, task.data))
     valid = score(task.data, split.valid, control.predict(task.data, split.valid), unit)
     _keep_predictions(cell, outputs)
     return _Found(test, valid, control.parameters, {"profile": str(cell.profile), "steps": 0, "batch_size": 0})
+
+
+def _scored(cell: Cell, outputs: Tensor, answer: Callable[[Tensor], Tensor]) -> Scores:
+    """Figures of the test part, and those that only this data set has, of other machines too."""
+    data, split = cell.task.data, cell.split
+    test = score(data, split.test, outputs, _unit(cell))
+    if data.figures is None:
+        return test
+    everything = torch.cat([split.test, split.transfer])
+    more = answer(split.transfer) if len(split.transfer) else outputs[:0]
+    figures = data.figures.of(everything, torch.cat([outputs, more]), data.y[everything])
+    return Scores({**test.metrics, **figures}, test.confusion)
 
 
 def _unit(cell: Cell) -> Tensor:

@@ -1,0 +1,172 @@
+"""`nacre bearings predict`: degradation curves of new recordings, with the band of all fold models."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from nacre.bearings.extract import Extraction, extract
+from nacre.bearings.labels import Label
+from nacre.bearings.score import remaining_from_fraction
+from nacre.data.bearings import rows_of
+from nacre.data.bearings_tables import is_table, read_any
+from nacre.io import load, write_whole
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import load_recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nacre.bearings.table import FeatureTable
+
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What fold models say of one bearing.
+
+    Attributes:
+        name: Rig and bearing.
+        label: What they say.
+        seconds: [n] since the first sample.
+        models: [n, models] answers.
+    """
+
+    name: str
+    label: Label
+    seconds: NDArray[np.float64]
+    models: NDArray[np.float64]
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """[n] mean of the models."""
+        return self.models.mean(1)
+
+    @property
+    def band(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[n] lowest and [n] highest of the models."""
+        return self.models.min(1), self.models.max(1)
+
+
+def predict_bearings(
+    run: Path,
+    places: Sequence[Path],
+    out: Path = Path("prognosis"),
+    rate: float | None = None,
+    skip_bad: bool = False,
+    jobs: int | None = None,
+) -> list[Curve]:
+    """Predict, and write a CSV and a PNG for each recording.
+
+    Args:
+        run: A run of the task bearings. The runs of the same model on other folds, beside it, make the band.
+        places: Folders of recordings, MAT files, or tables: those of `nacre data features`, or the authors' files.
+        out: Where files go; features of raw recordings, too.
+        rate: Samples a second, for MAT files that do not say.
+        skip_bad: Whether damaged files are left out, and counted.
+        jobs: Processes that extract features.
+
+    Raises:
+        FileNotFoundError: If the run or the recordings are not there.
+        ValueError: If the run was trained on something else, or a recording is too short.
+    """
+    console = Console()
+    models, data = _models(run)
+    tables = _tables(places, out, rate, skip_bad, jobs)
+    curves = [_curve(models, table, data) for table in tables]
+    out.mkdir(parents=True, exist_ok=True)
+    from nacre.bearings_plot import draw_curve
+
+    for curve in curves:
+        stem = curve.name.replace(" ", "-")
+        write_whole(out / f"{stem}.csv", _csv(curve))
+        write_whole(out / f"{stem}.png", draw_curve(curve))
+        low, high = (float(edge[-1]) for edge in curve.band)
+        console.print(
+            f"{curve.name}: {_words(curve.label)} {curve.mean[-1]:.2f} after {curve.seconds[-1] / 3600:.2f} h "
+            f"({len(models)} models: {low:.2f} to {high:.2f}); wrote {stem}.csv and {stem}.png in {out}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    return curves
+
+
+def _words(label: Label) -> str:
+    return {Label.FRACTION: "share of life used", Label.RUL: "minutes left", Label.PHYSICS: "degradation"}[label]
+
+
+def _models(run: Path) -> tuple[list[TaskNetwork], dict[str, Any]]:
+    """The networks of a run and of the other folds, and what the recipe says of the data."""
+    if not (run / "result.json").is_file():
+        raise FileNotFoundError(
+            f"{run} is no finished run; give a directory such as runs/bearings/nac/fold0-seed0"
+        )
+    recipe = load_recipe(run / "recipe.toml")
+    if recipe.data.get("name") != "bearings":
+        raise ValueError(f"{run} was trained on {recipe.data.get('name', 'a table')}, wanted bearings")
+    digest = json.loads((run / "result.json").read_bytes())["recipe"]
+    networks = []
+    for other in sorted(run.resolve().parent.glob("fold*-seed*")):
+        result = other / "result.json"
+        same = result.is_file() and json.loads(result.read_bytes())["recipe"] == digest
+        if same and (other / "model").is_dir():
+            network = load(other / "model")
+            assert isinstance(network, TaskNetwork)
+            networks.append(network.eval())
+    if not networks:
+        raise ValueError(f"{run} holds no network; controls are not saved, choose the run of a model")
+    return networks, recipe.data
+
+
+def _tables(
+    places: Sequence[Path], out: Path, rate: float | None, skip_bad: bool, jobs: int | None
+) -> list[FeatureTable]:
+    tables = [read_any(path) for path in places if is_table(path)]
+    raw = [path for path in places if not is_table(path)]
+    if raw:
+        tables += extract(Extraction(raw, out / "features", rate, skip_bad, jobs))
+    return tables
+
+
+@torch.no_grad()
+def _curve(models: Sequence[TaskNetwork], table: FeatureTable, data: dict[str, Any]) -> Curve:
+    steps, name = data.get("steps", 32), f"{table.rig} {table.name}"
+    rows = rows_of(table, data.get("average", 5))
+    count = len(rows.last)
+    if count < steps:
+        raise ValueError(f"{name} is too short: {count} rows of features, the network reads {steps} at a time")
+    values = torch.from_numpy(rows.values).float().unfold(0, steps, 1).transpose(1, 2)  # [n, steps, 16]
+    time = torch.from_numpy(rows.seconds).unfold(0, steps, 1)  # [n, steps]
+    answers = []
+    for model in models:
+        parts = [
+            model(x, t, torch.zeros(t.shape, dtype=torch.bool))[:, 0]
+            for x, t in zip(values.split(_BATCH), time.split(_BATCH), strict=True)
+        ]
+        answers.append(torch.cat(parts).double().numpy())
+    return Curve(name, Label(data.get("label", "fraction")), rows.seconds[steps - 1 :], np.stack(answers, 1))
+
+
+def _csv(curve: Curve) -> bytes:
+    low, high = curve.band
+    columns = {"seconds": curve.seconds, "mean": curve.mean, "lowest": low, "highest": high}
+    if curve.label is Label.FRACTION:
+        columns["minutes left"] = remaining_from_fraction(curve.mean, curve.seconds / 60)
+    columns |= {f"model {number}": answers for number, answers in enumerate(curve.models.T)}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True))
+    return text.getvalue().encode()

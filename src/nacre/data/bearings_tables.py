@@ -1,0 +1,74 @@
+"""Tables of features of bearings: finding those that `nacre data features` made, and the authors' own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from nacre.bearings.author_csv import read_author_csv, rig_of
+from nacre.bearings.table import SUFFIX, read_table
+from nacre.data.store import cache_dir
+
+if TYPE_CHECKING:
+    from nacre.bearings.table import FeatureTable
+
+FOLDERS = ("bearings-features", "bearings")
+_AUTHORS = re.compile(r".+_features.*\.csv(\.gz)?")
+
+
+class Found(NamedTuple):
+    """A table, and the checksum of its file."""
+
+    table: FeatureTable
+    path: Path
+    sha256: str
+
+
+def find_tables(data_dir: Path | None = None) -> list[Found]:
+    """All tables of the first folder that holds any, by rig and bearing.
+
+    Args:
+        data_dir: Where to look, in it or in its folder `bearings-features` or `bearings`; None looks for these
+            folders where the command was started, then in $NACRE_DATA and in the cache.
+
+    Raises:
+        FileNotFoundError: If there are none.
+        ValueError: If a bearing is there twice, or a file is damaged.
+    """
+    chosen = os.environ.get("NACRE_DATA")
+    roots = [Path(), *([Path(chosen)] if chosen else []), cache_dir()] if data_dir is None else [Path(data_dir)]
+    folders = [root / name for root in roots for name in FOLDERS] + ([] if data_dir is None else roots)
+    for folder in folders:
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_table(path)]
+        if paths:
+            return _read(paths)
+    raise FileNotFoundError(
+        f"no features of bearings in {', '.join(map(str, folders))}; make some with `nacre data features`"
+    )
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is called as tables are."""
+    hidden = any(part.startswith(".") for part in path.parts[-2:])
+    return not hidden and (path.suffix == SUFFIX or bool(_AUTHORS.fullmatch(path.name)))
+
+
+def read_any(path: Path) -> FeatureTable:
+    """A table, whoever made it."""
+    return read_table(path) if path.suffix == SUFFIX else read_author_csv(path, rig_of(path))
+
+
+def _read(paths: list[Path]) -> list[Found]:
+    found: dict[tuple[str, str], Found] = {}
+    for path in paths:
+        table = read_any(path)
+        key = (table.rig, table.name)
+        if key in found:
+            raise ValueError(
+                f"{table.rig} {table.name} is there twice, as {found[key].path} and as {path}; keep one of them"
+            )
+        found[key] = Found(table, path, hashlib.sha256(path.read_bytes()).hexdigest())
+    return [found[key] for key in sorted(found)]
