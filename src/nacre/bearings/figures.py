@@ -29,7 +29,7 @@ CHALLENGE = {
     "Bearing2_7": 580.0,
     "Bearing3_3": 820.0,
 }
-_ASKED = np.arange(0.5, 0.95, 0.1)  # shares of a life at which the remaining one is asked for
+_ASKED = np.array([0.5, 0.6, 0.7, 0.8, 0.9])  # shares of a life at which the remaining one is asked for
 _SMOOTH = 25  # predictions whose mean is a point of the curve, of which the shape is judged
 
 
@@ -105,20 +105,25 @@ class LifeFigures:
         if len(curve) > 1:
             figures["monotonicity"] = monotonicity(curve)
             figures["trendability"] = trendability(curve, seconds[len(seconds) - len(curve) :])
+        name, asked = str(self.bearing[places[0]]), {}
         if np.isfinite(life):
-            figures["phm"] = float(self._accuracy(seconds, life, predicted, _ASKED * life).mean())
-            name = str(self.bearing[places[0]])
+            asked["phm"] = _ASKED * life
             if str(self.part[places[0]]).startswith(PRONOSTIA_WORD) and name in CHALLENGE:
-                cut = np.array([life - CHALLENGE[name]])
-                figures["challenge"] = float(self._accuracy(seconds, life, predicted, cut).mean())
+                asked["challenge"] = np.array([life - CHALLENGE[name]])
+        for figure, moments in asked.items():
+            accuracy = _accuracy(seconds, life, predicted, moments)
+            if len(accuracy):
+                figures[figure] = float(accuracy.mean())
         return figures
 
-    def _accuracy(self, seconds: np.ndarray, life: float, predicted: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Accuracy of the remaining life at some moments, each by the last prediction before it."""
-        last = np.searchsorted(seconds, asked, "right") - 1
-        known = last >= 0  # the first predictions come after a whole sequence
-        accuracy = np.zeros(len(asked))
-        at = last[known]
-        left = remaining_from_fraction(predicted[at], seconds[at])
-        accuracy[known] = phm_accuracy(left, life - seconds[at])
-        return accuracy
+
+def _accuracy(seconds: np.ndarray, life: float, predicted: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Accuracy of the remaining life at some moments, each by the last prediction before it.
+
+    Moments before the first prediction are left out: a network says nothing before it has read a whole sequence.
+    """
+    last = np.searchsorted(seconds, asked, "right") - 1
+    at = last[last >= 0]
+    if not len(at):
+        return np.empty(0)
+    return phm_accuracy(remaining_from_fraction(predicted[at], seconds[at]), life - seconds[at])

@@ -211,6 +211,6 @@ def _dataset(label: Label, found: list[Found], lives: list[_Life], steps: int) -
         figures=figures,
         time_unit="seconds",
         form=f"{len(tables)} bearings of {len({table.rig for table in tables})} rigs",
-        files={each.path.name: each.sha256 for each in found},
+        files={f"{each.table.rig} {each.path.name}": each.sha256 for each in found},
         notes=tuple(left_out),
     )

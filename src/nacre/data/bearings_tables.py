@@ -43,6 +43,7 @@ def find_tables(data_dir: Path | None = None) -> list[Found]:
     folders = [root / name for root in roots for name in FOLDERS] + ([] if data_dir is None else roots)
     for folder in folders:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_table(path)]
+        paths = [path for path in paths if not any(part[0] == "." for part in path.relative_to(folder).parts)]
         if paths:
             return _read(paths)
     raise FileNotFoundError(
@@ -52,8 +53,7 @@ def find_tables(data_dir: Path | None = None) -> list[Found]:
 
 def is_table(path: Path) -> bool:
     """Whether a file is called as tables are."""
-    hidden = any(part.startswith(".") for part in path.parts[-2:])
-    return not hidden and (path.suffix == SUFFIX or bool(_AUTHORS.fullmatch(path.name)))
+    return path.suffix == SUFFIX or bool(_AUTHORS.fullmatch(path.name))
 
 
 def read_any(path: Path) -> FeatureTable:

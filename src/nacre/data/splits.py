@@ -67,6 +67,10 @@ def make_splits(data: Dataset, by: SplitBy, folds: int = 5, test_share: float = 
         [18, 6, 6]
     """
     whole("folds", folds, 2)
+    if data.transfer is not None and SplitBy(by) is not SplitBy.GROUP:
+        raise ValueError(
+            f"{data.name} has sequences of other machines, which only a split by 'group' keeps apart, got {by!r}"
+        )
     match SplitBy(by):
         case SplitBy.GROUP:
             splits = _by_group(data, folds)

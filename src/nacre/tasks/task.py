@@ -90,7 +90,7 @@ def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
     data, columns = load_data(recipe.data, data_dir)
     split = recipe.split
     by, folds = split.by, split.folds
-    groups = len(data.group.unique())
+    groups = len((data.group if data.transfer is None else data.group[~data.transfer]).unique())
     if by == "auto":
         by = SplitBy.GROUP if groups >= _FEWEST_GROUPS else SplitBy.TIME
         folds = min(folds, groups) if by is SplitBy.GROUP else folds
