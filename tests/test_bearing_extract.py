@@ -1,12 +1,17 @@
 """From raw recordings to tables: right, whole, resumable; bad files are refused, or counted on request."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from bearing_examples import vibration, write_hust, write_pronostia, write_xjtu
 from nacre.bearings import extract as module
+from nacre.bearings.author_csv import read_author_csv
 from nacre.bearings.extract import Extraction, extract
 from nacre.bearings.features import WINDOW_FEATURES, WindowFeatures, windows_of
+from nacre.bearings.rigs import PRONOSTIA
 from nacre.bearings.snapshot import BadFile
 from nacre.bearings.table import FeatureTable, read_table, write_table
 
@@ -130,6 +135,24 @@ def test_bearing_all_bad_files_are_named_and_the_good_ones_are_done(tmp_path):
     lines = str(caught.value).splitlines()
     assert "acc_00002.csv holds no numbers" in lines[0]
     assert lines[5:] == ["and 2 more", "--skip-bad leaves such files out, and counts them"]
+
+
+@pytest.mark.skipif(not os.environ.get("NACRE_DATA"), reason="needs $NACRE_DATA")
+def test_parity_of_official_snapshots_with_the_authors_file(tmp_path):
+    """Their windows lead across the joints of snapshots; the first four of Bearing2_7 lie within the first one."""
+    folder = Path(os.environ["NACRE_DATA"]) / "bearings"
+    tables = {each.name: each for each in run(tmp_path, folder / "pronostia_official_excerpt")}
+    assert {name: len(each.seconds) for name, each in tables.items()} == {
+        "Bearing1_1": 16, "Bearing1_4": 16, "Bearing2_7": 48,
+    }  # fmt: skip
+    theirs = read_author_csv(
+        folder / "author_features_nac" / "tf_features_pronostia" / "Bearing2_7_features.csv.gz", PRONOSTIA
+    )
+    mine = tables["Bearing2_7"]
+    for name in theirs.names:
+        np.testing.assert_allclose(mine.column(name)[:4], theirs.column(name)[:4], rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose(mine.seconds[:4], theirs.seconds[:4])
+    assert mine.seconds[::4] == pytest.approx(np.arange(12) * 10.0, abs=0.01)
 
 
 # --- tables -------------------------------------------------------------------------------------------------
