@@ -22,8 +22,9 @@ from nacre.io import write_whole
 RESULTS = ROOT / "results" / "driving"
 PAGE = ROOT / "docs" / "driving.md"
 IMAGES = ROOT / "docs" / "images"
-RACES = ("expert", "race")  # folders of races
-RUNS = ("runs", "udacity")  # folders of training runs
+# Folders of races: the expert, all networks, the paper's noise test, and NAC with one thing left out.
+RACES = ("expert", "race", "noise", "likeliest", "unchanged-race")
+RUNS = ("runs", "unchanged", "udacity")  # folders of training runs
 FILES = ("standings.csv", "laps.csv", "race.json")
 
 
@@ -52,6 +53,22 @@ def standings(race: str) -> str:
         for row in _rows(race)
     ]
     return table(head, body)
+
+
+def raised() -> str:
+    """What NAC does without each of two things."""
+    ways = {
+        "as it is": "race",
+        "the likeliest action instead of turns": "likeliest",
+        "trained on windows as they were recorded": "unchanged-race",
+    }
+    body = []
+    for words, race in ways.items():
+        mine = {row["condition"]: row for row in _rows(race) if row["contender"] == "nac"}
+        cells = [f"{mine[name]['finished']} of {mine[name]['laps']}" for name in ("plain", "colours")]
+        errors = [f"{float(mine[name]['error']):.2f}" for name in ("plain", "colours")]
+        body.append((words, *cells, *errors))
+    return table(("NAC", "laps, plain", "laps, random colours", "error m, plain", "error m, random colours"), body)
 
 
 def _results(folder: str) -> list[dict[str, Any]]:
@@ -111,6 +128,8 @@ def origin() -> str:
 TABLES = {
     "expert": lambda: standings("expert"),
     "race": lambda: standings("race"),
+    "noise": lambda: standings("noise"),
+    "raised": raised,
     "cloned": cloned,
     "steering": steering,
     "origin": origin,
