@@ -59,8 +59,10 @@ def space_of(recipe: Recipe, model: str, only: Sequence[str] = ()) -> Space:
 def _convolutions(network: NetworkRecipe) -> Space:
     most = max(_MOST_LAYERS, len(network.conv))
     space: Space = {"conv_layers": Whole(0, most)}
+    even = {i for i, (_, kernel, _) in enumerate(network.conv, 1) if kernel % 2 == 0}  # with stride 1
     for i in range(1, most + 1):
-        space |= {f"conv{i}_filters": Whole(8, 128, log=True), f"conv{i}_kernel": Whole(1, 9, step=2)}
+        kernel = Whole(1, 9, step=1 if i in even else 2)
+        space |= {f"conv{i}_filters": Whole(8, 128, log=True), f"conv{i}_kernel": kernel}
     return space
 
 
