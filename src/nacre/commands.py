@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nacre._version import __version__
-from nacre.commands_bearings import bearings
+from nacre.commands_bearings import Jobs, Rate, SkipBad, bearings
 from nacre.commands_drive import drive
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
@@ -263,15 +263,9 @@ def data_features(
         typer.Argument(help="Folders with recordings of bearings (PRONOSTIA, XJTU-SY), or MAT files (HUST)."),
     ],
     out: Annotated[Path, typer.Option(help="Where tables go.")] = Path("bearings-features"),
-    rate: Annotated[
-        float | None, typer.Option(help="Samples a second.", show_default="what the files say", min=100)
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out files that are missing or damaged, and count them.")
-    ] = False,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")
-    ] = None,
+    rate: Rate = None,
+    skip_bad: SkipBad = False,
+    jobs: Jobs = None,
 ) -> None:
     """Describe recordings of bearings by features, window by window. Start it again to go on with it."""
     from nacre.bearings.extract import Extraction, extract

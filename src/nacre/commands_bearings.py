@@ -5,6 +5,12 @@ from typing import Annotated
 
 import typer
 
+Rate = Annotated[float | None, typer.Option(help="Samples a second.", show_default="what the files say", min=100)]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out files that are missing or damaged, and count them.")
+]
+Jobs = Annotated[int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")]
+
 bearings = typer.Typer(help="What is left of a bearing's life.", no_args_is_help=True)
 
 
@@ -20,15 +26,9 @@ def bearings_predict(
         list[Path], typer.Argument(help="Folders of recordings, MAT files, or tables of `nacre data features`.")
     ],
     out: Annotated[Path, typer.Option(help="Where curves go.")] = Path("prognosis"),
-    rate: Annotated[
-        float | None, typer.Option(help="Samples a second.", show_default="what the files say", min=100)
-    ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out files that are missing or damaged, and count them.")
-    ] = False,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")
-    ] = None,
+    rate: Rate = None,
+    skip_bad: SkipBad = False,
+    jobs: Jobs = None,
 ) -> None:
     """Draw the degradation curve of new recordings, with the band of all fold models."""
     from nacre.bearings_predict import predict_bearings

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nacre.bearings.author_csv import read_author_csv, rig_of
 from nacre.bearings.table import SUFFIX, read_table
-from nacre.data.store import cache_dir
+from nacre.data.store import recorded_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nacre.bearings.table import FeatureTable
 
 FOLDERS = ("bearings-features", "bearings")
@@ -38,9 +38,7 @@ def find_tables(data_dir: Path | None = None) -> list[Found]:
         FileNotFoundError: If there are none.
         ValueError: If a bearing is there twice, or a file is damaged.
     """
-    chosen = os.environ.get("NACRE_DATA")
-    roots = [Path(), *([Path(chosen)] if chosen else []), cache_dir()] if data_dir is None else [Path(data_dir)]
-    folders = [root / name for root in roots for name in FOLDERS] + ([] if data_dir is None else roots)
+    folders = recorded_in(data_dir, FOLDERS)
     for folder in folders:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_table(path)]
         paths = [path for path in paths if not any(part[0] == "." for part in path.relative_to(folder).parts)]

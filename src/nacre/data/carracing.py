@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,7 +10,10 @@ import torch
 from nacre._check import whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.episodes import ACTIONS, FRAME, checksums, episode_files, read_episode
-from nacre.data.store import cache_dir
+from nacre.data.store import recorded_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FPS = 50
 FOLDER = "carracing"
@@ -67,11 +69,7 @@ def load_carracing(data_dir: Path | None = None, frames: int = 8) -> Dataset:
 
 def _folder(data_dir: Path | None) -> Path:
     """The first folder that holds episodes."""
-    chosen = os.environ.get("NACRE_DATA")
-    roots = (
-        [Path(data_dir)] if data_dir is not None else [Path(), *([Path(chosen)] if chosen else []), cache_dir()]
-    )
-    folders = [root / FOLDER for root in roots] + ([Path(data_dir)] if data_dir is not None else [])
+    folders = recorded_in(data_dir, [FOLDER])
     for folder in folders:
         if folder.is_dir() and episode_files(folder):
             return folder

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from nacre.data.catalog import entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.data.catalog import Form, SourceFile
 
 UNCHECKED = "checksum not known to nacre"
@@ -65,6 +67,21 @@ def cache_dir() -> Path:
     import pooch  # here, so that `import nacre` works without it
 
     return Path(pooch.os_cache("nacre"))
+
+
+def recorded_in(data_dir: Path | None, names: Sequence[str]) -> list[Path]:
+    """Folders where data of your own may lie, in the order of the search.
+
+    Args:
+        data_dir: A folder, or one that holds a folder of these names; None for folders of these names where the
+            command was started, in $NACRE_DATA and in the cache.
+        names: Names of folders.
+    """
+    if data_dir is not None:
+        return [*(Path(data_dir) / name for name in names), Path(data_dir)]
+    chosen = os.environ.get("NACRE_DATA")
+    roots = [Path(), *([Path(chosen)] if chosen else []), cache_dir()]
+    return [root / name for root in roots for name in names]
 
 
 def find(name: str, data_dir: Path | None = None) -> Found | None:

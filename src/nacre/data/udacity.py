@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +13,13 @@ import torch
 from nacre._check import whole
 from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.store import cache_dir
+from nacre.data.store import recorded_in
 from nacre.data.udacity_images import SIZE, Images, read_frame
 from nacre.data.udacity_log import CAMERAS, read_log
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from nacre.data.array_cache import Arrays
@@ -151,10 +151,7 @@ def _dataset(
 
 def _folder(data_dir: Path | None) -> Path:
     """The first folder that holds a log."""
-    chosen = os.environ.get("NACRE_DATA")
-    roots = [Path(), *([Path(chosen)] if chosen else []), cache_dir()] if data_dir is None else [Path(data_dir)]
-    own = [] if data_dir is None else [Path(data_dir)]
-    folders = own + [root / name for root in roots for name in FOLDERS]
+    folders = recorded_in(data_dir, FOLDERS)
     for folder in folders:
         if (folder / LOG).is_file():
             return folder
