@@ -125,6 +125,21 @@ def test_bearing_bad_files_are_left_out_on_request_and_counted(tmp_path, capsys)
         extract(Extraction([folder], tmp_path / "none", skip_bad=True, jobs=1))
 
 
+def test_bearing_a_file_that_was_mended_or_added_later_is_read(tmp_path):
+    folder = write_pronostia(tmp_path / "raw" / "Bearing1_1", 4)
+    bad = folder / "acc_00003.csv"
+    text = bad.read_text()
+    bad.write_text("")
+    assert len(run(tmp_path, folder, skip_bad=True)[0].seconds) == 12
+    bad.write_text(text)
+    (table,) = run(tmp_path, folder)
+    assert len(table.seconds) == 16
+    assert table.skipped == ()
+    longer = write_pronostia(tmp_path / "longer" / "Bearing1_1", 5)
+    (folder / "acc_00005.csv").write_text((longer / "acc_00005.csv").read_text())
+    assert len(run(tmp_path, folder)[0].seconds) == 20
+
+
 def test_bearing_all_bad_files_are_named_and_the_good_ones_are_done(tmp_path):
     write_pronostia(tmp_path / "raw" / "Bearing1_1", 2)
     bad = write_pronostia(tmp_path / "raw" / "Bearing1_2", 8)

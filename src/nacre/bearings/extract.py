@@ -109,7 +109,7 @@ def _missing(recording: Recording) -> str:
 def _pieces(recording: Recording, out: Path) -> Iterator[_Piece]:
     """The pieces of a recording; none if its table is there."""
     path = _path(recording, out)
-    if path.exists() and read_table(path).files == tuple(file.name for file in recording.files):
+    if _is_done(recording, path):
         return
     parts = path.with_name(f".{path.stem}.parts")
     for first in range(0, len(recording.files), _FILES):
@@ -117,6 +117,13 @@ def _pieces(recording: Recording, out: Path) -> Iterator[_Piece]:
         state = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         digest = hashlib.sha256(repr((state, recording.rate)).encode()).hexdigest()[:16]
         yield _Piece(recording, first, first + len(files), parts / f"{first:06d}-{digest}.npz")
+
+
+def _is_done(recording: Recording, path: Path) -> bool:
+    """Whether a table holds just the files of a recording, and none of them is newer."""
+    if not path.exists() or read_table(path).files != tuple(file.name for file in recording.files):
+        return False
+    return max(file.stat().st_mtime_ns for file in recording.files) <= path.stat().st_mtime_ns
 
 
 def _work(piece: _Piece, skip_bad: bool) -> list[str]:
