@@ -69,7 +69,7 @@ def test_windows_and_splits_are_as_described():
     assert load_recipe("person-activity").data == {"name": "person-activity", "window": 32, "stride": 16}
     split = {name: load_recipe(name).split for name in SHIPPED}
     assert {name: s.by for name, s in split.items()} == {
-        "bearings": "group",
+        "bearings": "auto",
         "carracing": "auto",
         "ettm1": "time",
         "event-mnist": "official",

@@ -162,6 +162,7 @@ def rows_used(data, index):
 
 def shipped(*ways):
     names = [name for name in list_recipes() if load_recipe(name).split.by in ways]
+    names += ["bearings"] * ("group" in ways)  # "auto", which is by group for them
     return [pytest.param(name, marks=() if name == "spiral" else needs_data) for name in names]
 
 
