@@ -25,6 +25,7 @@ IMAGES = ROOT / "docs" / "images"
 # Folders of races: the expert, all networks, the paper's noise test, and NAC with one thing left out.
 RACES = ("expert", "race", "noise", "likeliest", "unchanged-race")
 RUNS = ("runs", "unchanged", "udacity")  # folders of training runs
+LOOKED_AT = (10_000, 10_001, 10_004, 10_005)  # tracks on which ways of deciding were tried out
 FILES = ("standings.csv", "laps.csv", "race.json")
 
 
@@ -53,6 +54,22 @@ def standings(race: str) -> str:
         for row in _rows(race)
     ]
     return table(head, body)
+
+
+def unseen() -> str:
+    """Laps of the noise test on tracks that played no part in choosing how networks decide."""
+    with (RESULTS / "noise" / "laps.csv").open(newline="") as file:
+        laps = [row for row in csv.DictReader(file) if int(row["seed"]) not in LOOKED_AT]
+    body = []
+    for name in dict.fromkeys(row["contender"] for row in laps):
+        mine = [
+            [row for row in laps if (row["contender"], row["condition"]) == (name, c)]
+            for c in ("plain", "colours")
+        ]
+        body.append(
+            (f"`{name}`", *(f"{sum(r['finished'] == 'True' for r in rows)} of {len(rows)}" for rows in mine))
+        )
+    return table(("", "laps, plain", "laps, random colours"), body)
 
 
 def raised() -> str:
@@ -129,6 +146,7 @@ TABLES = {
     "expert": lambda: standings("expert"),
     "race": lambda: standings("race"),
     "noise": lambda: standings("noise"),
+    "unseen": unseen,
     "raised": raised,
     "cloned": cloned,
     "steering": steering,
