@@ -38,7 +38,7 @@ def slow(monkeypatch):
 def one_row(activation):
     """A circuit of one neuron that hears one input."""
     row, none = np.zeros(1, np.int32), np.zeros(0, np.int32)
-    return Circuit(Program(row, row, row + 1, none, none, none), 1, 1, 0, activation)
+    return Circuit(Program(row, row, row + 1, none, none, none, row), 1, 1, 0, activation)
 
 
 def activate(x, activation="tanh"):

@@ -1,11 +1,14 @@
 """The trace is what the forward pass did, not a second story."""
 
+import sys
 from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
 
 import nacre
+from nacre import pairs
+from nacre.native import library
 
 
 @pytest.fixture
@@ -94,3 +97,77 @@ def test_lesions_show_in_the_trace(seen):
     assert torch.equal(before.inter, after.inter)
     assert not torch.allclose(before.motor[..., 0], after.motor[..., 0])
     assert torch.equal(before.motor[..., 1], after.motor[..., 1])
+
+
+OPTIONS = [{}, {"causal": True}, {"top_k": None}, {"mode": "steady", "integrate": False}, {"share_backbone": True}]
+OPTIONS += [{"match": "both"}, {"activation": "gelu"}]
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("chunk", [2**21, 2**13])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_trace_is_bit_by_bit_what_a_plain_forward_computes(options, chunk, kernels, monkeypatch):
+    """Of one chunk and of many, with padding, by the kernels and by PyTorch."""
+    monkeypatch.setattr(sys.modules["nacre.plan"], "_CHUNK_NUMBERS", chunk)
+    if not kernels:
+        monkeypatch.setattr(library, "runs", lambda *tensors: False)
+    layer = nacre.NAC(18, 2, **options).eval()
+    x, time = torch.randn(3, 37, 18), torch.rand(3, 37).cumsum(1)
+    padding = torch.zeros(3, 37, dtype=torch.bool)
+    padding[1, 20:] = True
+    plain = []
+    solve = pairs.solve_gates
+    monkeypatch.setattr(pairs, "solve_gates", lambda *args: plain.append(solve(*args)) or plain[-1])
+    with torch.no_grad():
+        y = layer(x, time=time, key_padding_mask=padding)
+        monkeypatch.undo()
+        monkeypatch.setattr(sys.modules["nacre.plan"], "_CHUNK_NUMBERS", chunk)
+        if not kernels:
+            monkeypatch.setattr(library, "runs", lambda *tensors: False)
+        seen, trace = layer(x, time=time, key_padding_mask=padding, return_trace=True)
+    assert torch.equal(y, seen)
+    kept = (~padding).flatten()
+    valid = trace.valid.transpose(0, 1).flatten(1, 2)[:, kept]
+    assert valid.any() and (len(plain) > 1) == (chunk < 2**20)
+    for name in ("phi", "omega", "t", "match", "logits", "weights"):
+        if getattr(plain[0], name) is None:
+            assert getattr(trace, name) is None
+            continue
+        want = torch.cat([getattr(gates, name) for gates in plain], 1)
+        assert torch.equal(want[valid], getattr(trace, name).transpose(0, 1).flatten(1, 2)[:, kept][valid]), name
+
+
+def test_neurons_of_the_kernel_are_those_of_pytorch(monkeypatch):
+    layer = nacre.NAC(16, 2, dtype=torch.float64)
+    x = torch.randn(2, 30, 16, dtype=torch.float64)
+    _, fast = layer(x, return_trace=True)
+    monkeypatch.setattr(library, "runs", lambda *tensors: False)
+    _, slow = layer(x, return_trace=True)
+    for group in ("inter", "command", "motor"):
+        torch.testing.assert_close(getattr(fast, group), getattr(slow, group))
+
+
+def test_gradients_flow_through_the_trace(monkeypatch):
+    """A loss on neurons and gates has the gradients that PyTorch's own path gives."""
+    layer = nacre.NAC(16, 2, dtype=torch.float64)
+    x = torch.randn(2, 30, 16, dtype=torch.float64)
+
+    def grads():
+        layer.zero_grad()
+        y, trace = layer(x, return_trace=True)
+        (y.square().sum() + trace.omega.mean() + trace.inter.square().mean() + trace.command.sum()).backward()
+        return [p.grad.clone() for p in layer.parameters()]
+
+    fast = grads()
+    monkeypatch.setattr(library, "runs", lambda *tensors: False)
+    for a, b in zip(fast, grads(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_padded_queries_are_zero_in_the_trace():
+    layer = nacre.NAC(16, 2, selection="exact")
+    padding = torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 7:] = True
+    _, trace = layer(torch.randn(2, 12, 16), key_padding_mask=padding, return_trace=True)
+    assert not trace.valid[0, :, 7:].any() and trace.valid[0, :, :7].any() and trace.valid[1].any(-1).all()
+    assert (trace.inter[0, :, 7:] == 0).all() and (trace.phi[0, :, 7:] == 0).all()

@@ -15,10 +15,10 @@ from nacre.inputs import prepare
 from nacre.io import saveable
 from nacre.match import MatchSynapse, since_first
 from nacre.packing import Packing
-from nacre.pairs import Tokens, attend, elapsed_time, mix, pair_gates, settle_rows, shares, solve_gates
+from nacre.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
-from nacre.trace import Trace, build_trace
+from nacre.trace import Scene, Trace, TraceBuilder
 from nacre.wiring import Wiring
 from nacre.wiring_build import WiringKind, backbone_wiring, sensory_wiring
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nacre.backbone import WiredBackbone
     from nacre.inputs import Inputs
     from nacre.streaming import StreamState
+    from nacre.trace import Observer
 
 
 @saveable("NAC")
@@ -60,6 +61,8 @@ class NAC(nn.Module):
     """
 
     aux_loss = None  # like every model of the zoo; this one adds nothing to the loss
+    observer: Observer | None = None
+    """Looks on at every forward pass, without changing it; `nacre.inspect` sets it for the time of a recording."""
 
     def __init__(
         self,
@@ -169,32 +172,30 @@ class NAC(nn.Module):
             a pair of that and the trace.
         """
         inputs = prepare(self.config, self.out_proj.weight, query, key, value, time, key_time, key_padding_mask)
-        y = self._attend(inputs)
-        return (y, self._trace(inputs)) if return_trace else y
+        if not return_trace:
+            return self._attend(inputs, self.observer)
+        builder = TraceBuilder(self.observer)
+        return self._attend(inputs, builder), builder.trace()
 
-    def _attend(self, inputs: Inputs) -> Tensor:
+    def _attend(self, inputs: Inputs, observer: Observer | None) -> Tensor:
         """Output [B, T, d_model], computed without padding."""
         # A compiled program cannot have shapes that depend on data.
         whole = torch.compiler.is_compiling()
         queries = Packing.of(inputs.query, None if whole else inputs.query_padding)
         keys = Packing.of(inputs.key, None if whole else inputs.key_padding)
         wired = self.backbone.wire()
-        tokens, valid, *_ = self._tokens(wired, inputs, queries, keys)
-        heads = attend(tokens, wired, self.config, self.config.dropout if self.training else 0.0)
+        tokens, valid, index, (q, k, v) = self._tokens(wired, inputs, queries, keys)
+        watch = None
+        if observer is not None:
+            stamps = None if inputs.stamps is None else inputs.stamps[0]
+            observer.begin(Scene(queries, index, valid, q, k, v, stamps, self.backbone.wiring))
+            watch = observer.see
+        heads = attend(tokens, wired, self.config, self.config.dropout if self.training else 0.0, watch)
         y = queries.unpack(self.out_proj(heads.flatten(1)))
         empty = ~valid.any(-1).any(1)  # [B, T] no key at all
         if inputs.query_padding is not None:
             empty = empty | inputs.query_padding
         return y.masked_fill(empty.unsqueeze(-1), 0)
-
-    def _trace(self, inputs: Inputs) -> Trace:
-        """Every gate and neuron, those of padding too, before dropout."""
-        queries, keys = Packing.of(inputs.query), Packing.of(inputs.key)
-        wired = self.backbone.wire()
-        tokens, valid, index, qkv = self._tokens(wired, inputs, queries, keys)
-        motor, states = settle_rows(tokens, wired, slice(None))
-        gates = pair_gates(tokens, motor, self.config, slice(None))
-        return build_trace(gates, states, index, valid, qkv, self.backbone.wiring)
 
     def init_state(self, batch_size: int, max_len: int = 4096, *, overflow: str = "error") -> StreamState:
         """An empty memory with which a causal layer runs step by step.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,6 +90,9 @@ class Backbone(nn.Module):
         self.pick_fed = [pick([columns[n] for n in s.neurons]) if s.fed else None for s in self.stages]
         program = compile_rows(synapses, self.projected, self.once, self.stages)
         self.circuit = Circuit(program, len(self.outputs), len(self.projected), wiring.num_neurons, activation)
+        self.circuit_seen = replace(self.circuit, outputs=len(program.kind))  # all rows are read out
+        # The last row of each neuron; rows that only hold what reaches a neuron are no states.
+        self.last_rows = {int(program.neuron[row]): int(row) for row in np.flatnonzero(program.active)}
         self.weights = CircuitWeights(
             feeds, synapses, live.neurons, len(self.outputs), heads=heads, bias=bias, device=device, dtype=dtype
         )
@@ -178,16 +181,34 @@ class WiredBackbone:
         Returns:
             [outputs, H, R, K] after the output map; None where the kernel cannot run.
         """
+        motor = self._run(query, key, index, self.backbone.circuit)
+        return None if motor is None else self._read(motor)
+
+    def settle_seen(
+        self, query: Tensor, key: Tensor, index: Tensor
+    ) -> tuple[Tensor, dict[tuple[int, ...], Tensor]] | None:
+        """As `settle_selected`, bit by bit, and what `settle` tells of the neurons beside it."""
         backbone = self.backbone
-        weight = backbone.weights.recurrent_weight
+        rows = self._run(query, key, index, backbone.circuit_seen)  # [rows, H, R, K]
+        if rows is None:
+            return None
+        states = rows[list(backbone.last_rows.values())].flatten(2).movedim(0, -1)  # [H, R * K, n]
+        return self._read(rows[-len(backbone.outputs) :]), {tuple(backbone.last_rows): states}
+
+    def _run(self, query: Tensor, key: Tensor, index: Tensor, circuit: Circuit) -> Tensor | None:
+        """Rows of the program that are read out, [outputs, H, R, K]; None where the kernel cannot run."""
+        weight = self.backbone.weights.recurrent_weight
         if weight is None:
             synapses = self.bias.new_zeros(len(self.bias), 0)
         else:
-            synapses = weight.weight[:, torch.from_numpy(backbone.circuit.program.weight)]
-        if backbone.activation not in ACTIVATION_CODES or not library.runs(query, key, synapses, self.bias):
+            synapses = weight.weight[:, torch.from_numpy(circuit.program.weight)]
+        if circuit.activation not in ACTIVATION_CODES or not library.runs(query, key, synapses, self.bias):
             return None
-        motor = settle_selected(query, key, synapses, self.bias, index, backbone.circuit)
-        return backbone.weights.read(motor.flatten(2).movedim(0, -1)).movedim(-1, 0).view(motor.shape)
+        return settle_selected(query, key, synapses, self.bias, index, circuit)
+
+    def _read(self, motor: Tensor) -> Tensor:
+        """Output map of motor neurons [outputs, H, R, K]."""
+        return self.backbone.weights.read(motor.flatten(2).movedim(0, -1)).movedim(-1, 0).view(motor.shape)
 
     def settle(self, drive: Tensor) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
         """Settle all pairs.

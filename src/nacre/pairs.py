@@ -6,7 +6,7 @@ Rows of all sequences of a batch lie one behind the other (R = B * T query rows,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from nacre.native.selected import dot_selected, mix_selected
 from nacre.plan import SCALARS, chunk_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nacre.backbone import WiredBackbone
     from nacre.config import NACConfig
@@ -59,23 +59,46 @@ class Gates:
     weights: Tensor
     match: Tensor | None
 
+    def rows(self, some: slice) -> Gates:
+        """Those of some rows."""
+        return Gates(*(None if x is None else x[:, some] for x in vars(self).values()))  # pyright: ignore[reportArgumentType]
 
-def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float) -> Tensor:
+
+class Watch(Protocol):
+    """Is told of all pairs of some query rows, from the pass that attends and not from a second one."""
+
+    def __call__(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
+        """Gates [H, C, K] of these rows, and the last states of their neurons: ids -> [H, C * K or 1, ids]."""
+        ...
+
+
+def attend(
+    tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, watch: Watch | None = None
+) -> Tensor:
     """Attended values [R, H, D], in chunks of queries so that memory stays flat.
 
     Where the compiled kernels run, they settle the circuits of all pairs and keep no neuron; only what lies
     between is chunked, and computed again in the backward pass. Otherwise each chunk does all of it. A compiled or
-    exported program takes all rows at once: a loop over chunks would tie it to one length.
+    exported program takes all rows at once: a loop over chunks would tie it to one length. Whoever watches sees
+    what is computed here, and changes no bit of it.
     """
     heads, rows, columns = tokens.index.shape
     everything = slice(None)
     if torch.compiler.is_compiling():
-        return _attend_rows(tokens, wired, config, dropout, everything)
-    motor = wired.settle_selected(tokens.query_drive, tokens.key_drive, tokens.index)
+        return _attend_rows(tokens, wired, config, dropout, everything, watch)
+    motor = None
+    if watch is None:
+        motor = wired.settle_selected(tokens.query_drive, tokens.key_drive, tokens.index)
+    elif (share := _watched_shares(tokens, wired, config, dropout, watch)) is not None:
+        return mix(share, tokens.value, tokens.index)
     if motor is None:
-        chunk = chunk_rows(heads, columns, len(wired.backbone.projected))
-        spans = [slice(i, i + chunk) for i in range(0, rows, chunk)]
-        parts = _in_turn(lambda some: _attend_rows(tokens, wired, config, dropout, some), spans, dropout)
+        spans = _spans(rows, chunk_rows(heads, columns, len(wired.backbone.projected)))
+        parts = _in_turn(
+            lambda some: _attend_rows(tokens, wired, config, dropout, some, watch),
+            spans,
+            dropout,
+            again=watch is None,  # nobody is told twice
+        )
         return torch.cat(parts) if len(parts) > 1 else parts[0]
     # Split, not sliced: the gradient of a slice is as large as the whole.
     chunk = chunk_rows(heads, columns, SCALARS)
@@ -88,23 +111,63 @@ def attend(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: flo
     def part(i: int) -> Tensor:
         some = slice(i * chunk, (i + 1) * chunk)
         elapsed = pair_elapsed(tokens, config, some, motor.dtype)
-        solved = solve_gates(motors[i], gates[i], elapsed, tokens.valid[:, some], config, matches[i])
+        # One behind the other in memory, on which the last bits of PyTorch's functions depend.
+        gate, match = (None if x is None else x.contiguous() for x in (gates[i], matches[i]))
+        solved = solve_gates(motors[i].contiguous(), gate, elapsed, tokens.valid[:, some], config, match)
         return shares(solved, config, dropout)
 
     parts = _in_turn(part, range(len(motors)), dropout)
     return mix(torch.cat(parts, 1) if len(parts) > 1 else parts[0], tokens.value, tokens.index)
 
 
-def _in_turn(part: Callable[[Any], Tensor], pieces: Sequence[Any], dropout: float) -> list[Tensor]:
+def _watched_shares(
+    tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, watch: Watch
+) -> Tensor | None:
+    """What each value counts, [H, R, K], by the compiled kernel; None where it cannot run."""
+    heads, rows, columns = tokens.index.shape
+    # The chunks of `attend`: the last bits of PyTorch's functions depend on where in memory a number lies.
+    spans = _spans(rows, chunk_rows(heads, columns, SCALARS))
+    size = chunk_rows(heads, columns, len(wired.backbone.circuit_seen.program.kind))
+    parts = []
+    for some in spans:
+        motors, neurons = [], []
+        pieces = _spans(some.stop - some.start, size)
+        for piece in pieces:
+            here = slice(some.start + piece.start, some.start + piece.stop)
+            seen = wired.settle_seen(tokens.query_drive[:, here], tokens.key_drive, tokens.index[:, here])
+            if seen is None:
+                return None
+            motors.append(seen[0])
+            neurons.append(seen[1])
+        gates = pair_gates(tokens, torch.cat(motors, 2), config, some)
+        for piece, states in zip(pieces, neurons, strict=True):
+            watch(slice(some.start + piece.start, some.start + piece.stop), gates.rows(piece), states)
+        parts.append(shares(gates, config, dropout))
+    return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+
+
+def _spans(rows: int, size: int) -> list[slice]:
+    """All rows, so many at a time."""
+    return [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
+
+
+def _in_turn(
+    part: Callable[[Any], Tensor], pieces: Sequence[Any], dropout: float, *, again: bool = True
+) -> list[Tensor]:
     """Parts one after the other; several of them are computed again in the backward pass instead of kept."""
-    if len(pieces) == 1 or not torch.is_grad_enabled():
+    if len(pieces) == 1 or not again or not torch.is_grad_enabled():
         return [part(piece) for piece in pieces]
     return [checkpoint(part, x, use_reentrant=False, preserve_rng_state=dropout > 0) for x in pieces]
 
 
-def _attend_rows(tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, rows: slice) -> Tensor:
+def _attend_rows(
+    tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, rows: slice, watch: Watch | None
+) -> Tensor:
     """Attended values of some query rows in PyTorch."""
-    gates = pair_gates(tokens, settle_rows(tokens, wired, rows)[0], config, rows)
+    motor, neurons = settle_rows(tokens, wired, rows)
+    gates = pair_gates(tokens, motor, config, rows)
+    if watch is not None:
+        watch(rows, gates, neurons)
     return mix(shares(gates, config, dropout), tokens.value, tokens.index[:, rows])
 
 

@@ -42,6 +42,7 @@ class Program:
     target: np.ndarray  # [synapses] row that hears, ascending
     source: np.ndarray  # [synapses] row that speaks
     weight: np.ndarray  # [synapses] which recurrent weight, counted along the existing synapses of the wiring
+    neuron: np.ndarray  # [rows] whose state a row is
 
 
 def compile_rows(
@@ -58,11 +59,11 @@ def compile_rows(
     number = np.full(polarity.shape, -1)
     number[polarity != 0] = np.arange(np.count_nonzero(polarity))
     column = {neuron: i for i, neuron in enumerate(projected)}
-    rows: list[tuple[Base, int, bool]] = []
+    rows: list[tuple[Base, int, bool, int]] = []
     synapses: list[tuple[int, int, int]] = []  # target row, source row, weight
 
     def add(kind: Base, base: int, neuron: int, heard: dict[int, int], *, active: bool) -> int:
-        rows.append((kind, base, active))
+        rows.append((kind, base, active, neuron))
         row = len(rows) - 1
         sources = (i for i in sorted(heard) if number[i, neuron] >= 0)
         synapses.extend((row, heard[i], int(number[i, neuron])) for i in sources)
@@ -80,8 +81,8 @@ def compile_rows(
         heard = before if stage.from_before else {}
         before = {n: add(*start, n, heard, active=True) for n, start in starts.items()}
     table = np.array(synapses, dtype=np.int32).reshape(-1, 3)
-    kinds, bases, active = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
-    return Program(kinds, bases, active, *np.ascontiguousarray(table.T))
+    kinds, bases, active, neurons = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
+    return Program(kinds, bases, active, *np.ascontiguousarray(table.T), neuron=neurons)
 
 
 def evaluate(
