@@ -127,7 +127,7 @@ class TraceBuilder:
         """All of the call."""
         scene = self._scene
         assert scene is not None
-        batch, heads, length, columns = scene.index.shape
+        batch, heads, length, _ = scene.index.shape
         valid = scene.valid
         if (kept := scene.queries.rows) is not None:  # padded queries were left out
             on = torch.zeros(batch * length, dtype=torch.bool, device=valid.device).index_fill(0, kept, True)
