@@ -1,0 +1,107 @@
+"""`Rerun`: answers to the samples of a recording again, with a model that may have lesions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nacre.data.dataset import UNSCORED
+from nacre.inspect.lesion import Lesion, lesioned
+from nacre.inspect.outputs import Outputs, from_tokens, outputs_of, windows_of
+from nacre.tasks.metrics import score_classes, score_numbers
+from nacre.tasks.network import TaskNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from nacre.inspect.recording import Recording
+
+_AT_ONCE = 256  # windows of a drive
+
+
+class Rerun:
+    """Shows a sample to a model, once more and as often as wanted. What lies before the layer is computed once.
+
+    Args:
+        recording: Where the sample is; it must hold its model.
+        sample: Which one.
+        steps: Only so many of its first steps; None for all. For drives, and for studies that need not see all.
+    """
+
+    def __init__(self, recording: Recording, sample: int, steps: int | None = None) -> None:
+        about = recording.about
+        self.recording, self.sample = recording, sample
+        self.model = recording.model()
+        length = min(recording.length("x", sample), steps or recording.length("x", sample))
+        x = torch.from_numpy(np.asarray(recording.array("x")[sample, :length]))
+        time = torch.from_numpy(np.asarray(recording.array("time")[sample, :length]))
+        padding = None
+        if recording.has("padding"):
+            padding = torch.from_numpy(np.asarray(recording.array("padding")[sample, :length])).unsqueeze(0)
+        self._windows = about.window > 0
+        if self._windows:
+            self._given = [
+                windows_of(x, time, i, min(i + _AT_ONCE, length), about.window)[:3]
+                for i in range(0, length, _AT_ONCE)
+            ]
+        else:
+            weight = next(self.model.parameters())
+            self._given = [(x.to(weight.dtype).unsqueeze(0), time.unsqueeze(0), padding)]
+        if isinstance(self.model, TaskNetwork):
+            with torch.no_grad():
+                self._given = [self._tokens(self.model, *given) for given in self._given]
+
+    @staticmethod
+    def _tokens(network: TaskNetwork, x: Tensor, time: Tensor, padding: Tensor | None) -> tuple[Tensor, ...]:
+        padding = torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding
+        return network.tokens(x, time, padding)
+
+    def outputs(self, lesions: Sequence[Lesion] = ()) -> Outputs:
+        """Answers [1, T, O] of the model with these lesions; those of a drive are one for each moment."""
+        model = lesioned(self.model, lesions) if lesions else self.model
+        parts = [self._run(model, given) for given in self._given]
+        if self._windows:
+            answers = [part.answer for part in parts if part.answer is not None]
+            return Outputs(torch.cat(answers).unsqueeze(0), None)
+        return parts[0]
+
+    @staticmethod
+    def _run(model: nn.Module, given: tuple[Tensor | None, ...]) -> Outputs:
+        run = from_tokens if isinstance(model, TaskNetwork) else outputs_of
+        return run(model, *given)  # pyright: ignore[reportArgumentType]
+
+    def truth(self) -> NDArray | None:
+        """True answers [T or 1, ...]; None where the recording has none."""
+        if not self.recording.has("truth"):
+            return None
+        return np.asarray(self.recording.array("truth")[self.sample])
+
+
+def metric_of_samples(reruns: Sequence[Rerun], lesions: Sequence[Lesion] = ()) -> tuple[float, list[Tensor]]:
+    """The task's figure over samples, and the answers [T or 1, O] to each, of a model with these lesions.
+
+    The figure is NaN where the recording has no true answers.
+    """
+    about = reruns[0].recording.about
+    answers, scored, truths = [], [], []
+    for rerun in reruns:
+        outputs = rerun.outputs(lesions)
+        answer = outputs.curve[0] if outputs.answer is None else outputs.answer
+        answers.append(answer)
+        truth = rerun.truth()
+        if truth is not None:
+            true = torch.from_numpy(truth[: len(answer)])
+            kept = true != UNSCORED if about.classes else ~true.isnan().any(-1)
+            scored.append(answer[kept])
+            truths.append(true[kept])
+    if not truths or not sum(map(len, truths)):
+        return float("nan"), answers
+    outputs, truth = torch.cat(scored), torch.cat(truths)
+    if about.classes:
+        return score_classes(outputs, truth)[about.metric], answers
+    return score_numbers(outputs, truth, torch.tensor(about.unit))[about.metric], answers

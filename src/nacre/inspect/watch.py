@@ -1,0 +1,80 @@
+"""`watching`: let observers look on at the NAC layers of a model."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from nacre.attention import NAC
+from nacre.trace import Observer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor, nn
+
+    from nacre.pairs import Gates
+    from nacre.trace import Scene
+
+_Observer = TypeVar("_Observer", bound=Observer)
+
+
+@contextmanager
+def watching(model: nn.Module, new: Callable[[str, NAC], _Observer]) -> Iterator[dict[str, _Observer]]:
+    """Let observers look on at all NAC layers of a model, which runs in evaluation mode meanwhile.
+
+    Args:
+        model: The model.
+        new: Gives the observer of a layer when it is called, from the layer's name.
+
+    Yields:
+        Observers by name, filled as layers are called. A layer that is called twice has two, the second "name#2".
+
+    Raises:
+        ValueError: If the model has no NAC layer, or none of them ran.
+    """
+    layers = layers_of(model)
+    seen: dict[str, _Observer] = {}
+    training = [(m, m.training) for m in model.modules()]
+    model.eval()
+    try:
+        for name, layer in layers.items():
+            layer.observer = _Calls(name, layer, new, seen)
+        yield seen
+    finally:
+        for layer in layers.values():
+            layer.observer = None
+        for module, flag in training:
+            module.training = flag
+    if not seen:
+        raise ValueError(
+            f"none of the NAC layers of {type(model).__name__} ran ({', '.join(layers)}); a compiled model cannot be "
+            "watched, give the model that was compiled"
+        )
+
+
+def layers_of(model: nn.Module) -> dict[str, NAC]:
+    """NAC layers of a model by their names in it; a layer alone is called "nac"."""
+    layers = {name or "nac": module for name, module in model.named_modules() if isinstance(module, NAC)}
+    if not layers:
+        raise ValueError(f"model must have a nacre.NAC layer to look into; {type(model).__name__} has none")
+    return layers
+
+
+class _Calls(Generic[_Observer]):
+    """Passes each call of a layer on to an observer of its own."""
+
+    def __init__(
+        self, name: str, layer: NAC, new: Callable[[str, NAC], _Observer], seen: dict[str, _Observer]
+    ) -> None:
+        self._name, self._layer, self._new, self._seen = name, layer, new, seen
+        self._calls = 0
+
+    def begin(self, scene: Scene) -> None:
+        self._calls += 1
+        name = self._name if self._calls == 1 else f"{self._name}#{self._calls}"
+        self._now = self._seen[name] = self._new(name, self._layer)
+        self._now.begin(scene)
+
+    def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
+        self._now.see(rows, gates, neurons)
