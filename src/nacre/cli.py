@@ -6,7 +6,9 @@ import sys
 from typing import NoReturn
 
 _DRIVING = ("gymnasium", "Box2D", "pygame", "captum", "imageio", "imageio_ffmpeg", "PIL", "websockets")
-_EXTRAS = {"optuna": "train,tune", "ray": "train,scale"} | dict.fromkeys(_DRIVING, "train,drive")  # others: train
+_VIEWING = ("zarr", "starlette", "uvicorn")
+_EXTRAS = {"optuna": "train,tune", "ray": "train,scale"}  # others: train
+_EXTRAS |= dict.fromkeys(_DRIVING, "train,drive") | dict.fromkeys(_VIEWING, "train,view")
 
 
 def main() -> None:

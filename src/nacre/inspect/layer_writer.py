@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -85,10 +86,8 @@ class LayerWriter:
         states = states_by_group(neurons, scene.wiring, gates.phi)
         for sample, step, some in _runs(scene, rows):
             steps = slice(step, step + some.stop - some.start)
-            part = {
-                name: x[:, some].transpose(0, 1) for name in PAIR_GATES if (x := getattr(gates, name)) is not None
-            }
-            part |= {name: x[:, some].transpose(0, 1) for name, x in states.items()}
+            of_pairs = {name: getattr(gates, name) for name in PAIR_GATES} | states  # [H, C, K, ...]
+            part = {name: x[:, some].transpose(0, 1) for name, x in of_pairs.items() if x is not None}
             part |= {name: getattr(scene, name)[sample, :, steps].transpose(0, 1) for name in ("index", "valid")}
             part["query"] = scene.query[sample, :, steps].transpose(0, 1)
             for name in ("key", "value"):
@@ -108,7 +107,7 @@ class LayerWriter:
         Args:
             sample: The sample.
             step: The first of the steps.
-            part: Gates, index, valid [n, H, K], states [n, H, K, g] and sensory states [n, H, D] of the step itself.
+            part: Gates, index, valid [n, H, K], states [n, H, K, g], sensory states [n, H, D] of the step itself.
         """
         valid = part["valid"]
         part = {name: _blank(x, valid) if name in _OF_PAIRS else x for name, x in part.items()}
@@ -178,7 +177,7 @@ def _runs(scene: Scene, rows: slice) -> Iterator[tuple[int, int, slice]]:
         flat = scene.queries.rows[rows].cpu()
     breaks = ((flat.diff() != 1) | (flat[1:] % length == 0)).nonzero().squeeze(1) + 1
     edges = [0, *breaks.tolist(), len(flat)]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         sample, step = divmod(int(flat[start]), length)
         yield sample, step, slice(start, stop)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Lesion:
     """What is silenced in one head of one layer.
 
-    A silent neuron has state 0 at every settle step, which is what the mask of the paper's Algorithm 1 does. Whoever
-    reads it out still has its own constants: a silent motor neuron leaves its gate flat.
+    A silent neuron has state 0 at every settle step, which is what the mask of the paper's Algorithm 1 does.
+    Whoever reads it out still has its own constants: a silent motor neuron leaves its gate flat.
 
     Attributes:
         group: "query", "key", "value" (sensory neurons), "inter", "command" or "motor".
@@ -144,7 +144,7 @@ def _cut(layer: NAC, lesion: Lesion, target: tuple[str, int]) -> None:
     _check_index(layer, group, index)
     if lesion.index is None:
         raise ValueError(
-            "a synapse comes from one neuron; give its index, or leave out target to silence the group"
+            "a synapse comes from one neuron; give its index, or leave out target for the whole group"
         )
     to = wiring.group(group)[index]
     if lesion.group in BACKBONE:

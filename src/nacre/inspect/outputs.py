@@ -19,8 +19,8 @@ class Outputs:
     """Answers to some sequences.
 
     Attributes:
-        curve: [B, T, O] answer at each step of the layer. Where a network answers once for a sequence, it is what its
-            read-out makes of the state of each step.
+        curve: [B, T, O] answer at each step of the layer. Where a network answers once for a sequence, it is what
+            its read-out makes of the state of each step.
         answer: [B, O] the answer to the whole sequence; None where each step has one.
     """
 

@@ -143,10 +143,12 @@ class LayerRecording:
         return self._length[sample]
 
     def array(self, name: str) -> zarr.Array:
-        """An array: `phi`, `omega`, `t`, `match`, `logits`, `weights`, `index`, `valid` [B, T, H, K]; `query`, `key`,
-        `value` [B, T, H, D]; `inter`, `command`, `motor` [B, T, H, K, n]; `states` [B, T, H, neurons] and `gates`
-        [B, T, H, gates], means over the attended keys; `time` [B, T].
-        """  # noqa: D205
+        """An array of the layer, samples and steps first.
+
+        Of pairs: `phi`, `omega`, `t`, `match`, `logits`, `weights`, `index`, `valid` [B, T, H, K] and, if kept,
+        `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value` [B, T, H, D], `time` [B, T].
+        Means over the attended keys by attention weight: `states` [B, T, H, neurons], `gates` [B, T, H, gates].
+        """
         return array_of(self._group, name)
 
     def time(self, sample: int, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
@@ -170,8 +172,8 @@ class LayerRecording:
             points: About how many summaries are wanted, at least.
 
         Returns:
-            First step of each summary [p], and its smallest, largest and mean [p, 3, columns]. All steps as they are, if
-            they are few enough.
+            First step of each summary [p], and its smallest, largest and mean [p, 3, columns]. All steps as they
+            are, if they are few enough.
         """
         return read_curve(self._group, name, sample, start, min(stop, self.length(sample)), points, head)
 

@@ -48,8 +48,8 @@ def watching(model: nn.Module, new: Callable[[str, NAC], _Observer]) -> Iterator
             module.training = flag
     if not seen:
         raise ValueError(
-            f"none of the NAC layers of {type(model).__name__} ran ({', '.join(layers)}); a compiled model cannot be "
-            "watched, give the model that was compiled"
+            f"none of the NAC layers of {type(model).__name__} ran ({', '.join(layers)}); a compiled model cannot "
+            "be watched, give the model that was compiled"
         )
 
 

@@ -128,7 +128,7 @@ class TaskNetwork(nn.Module):
         return self.from_tokens(*self.tokens(x, time, key_padding_mask))
 
     def from_tokens(self, tokens: Tensor, time: Tensor, padding: Tensor) -> Tensor:
-        """Answers to what `tokens` gave: `forward` without its first half, which lesions of the layer leave alone."""
+        """Answers to what `tokens` gave: the second half of `forward`."""
         states = self.layer(tokens, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
         return self.answer(states if self.kind.each_step else self._read_out(states, padding))
 
