@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "src" / "nacre").rglob("*.py"))
 
 # A module may import from its own layer and from those above it in this list.
 LAYERS = [
-    ["_version", "_check", "provenance", "picture", "lock", "progress", "pool"],
+    ["_version", "_check", "provenance", "picture", "lock", "progress", "pool", "host"],
     ["wiring_graph"],
     ["wiring", "wiring_draw"],
     ["wiring_build"],

@@ -16,10 +16,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def provenance(command: str) -> dict[str, Any]:
-    """Command, commit, host and versions."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    """Command, commit (with -dirty after local changes), host and versions."""
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {
         "command": command,
         "commit": commit.strip(),
@@ -31,6 +30,7 @@ def provenance(command: str) -> dict[str, Any]:
 def write_result(name: str, result: dict[str, Any]) -> Path:
     """Write a file under results/, whole or not at all."""
     target = ROOT / "results" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(".tmp")
     temporary.write_text(json.dumps(result, indent=1) + "\n")
     temporary.replace(target)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from nacre.drive.engineio import shorten
+from nacre.host import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,13 +71,4 @@ def from_here(origins: Sequence[str], hosts: Sequence[str]) -> bool:
         same = (origin.hostname, origin.port or 80) == (host.hostname, host.port or 80)
     except ValueError:  # a port that is none
         return False
-    return origin.scheme == "http" and same and _is_address(host.hostname or "")
-
-
-def _is_address(host: str) -> bool:
-    """Whether a host is localhost or a bare address, so that no name server had a say in it."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return True
+    return origin.scheme == "http" and same and is_address(host.hostname or "")

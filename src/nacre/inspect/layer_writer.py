@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from nacre.inspect.blocks import BlockWriter, new_array
+from nacre.inspect.gate_curves import gate_means
 from nacre.inspect.levels import write_levels
 from nacre.trace import BACKBONE, states_by_group
 
@@ -118,9 +119,7 @@ class LayerWriter:
 
         everything = [part[name] for name in SENSORY] + [mean(part[name]) for name in BACKBONE]
         self._put("states", sample, step, torch.cat([x.to(weights.dtype) for x in everything], -1))
-        gates = [(weights * part[name]).sum(2) for name in self.gate_names if name != "keys"]
-        keys = torch.special.entr(weights.double()).sum(2).exp() * valid.any(2)
-        self._put("gates", sample, step, torch.stack([*gates, keys.to(weights.dtype)], -1))
+        self._put("gates", sample, step, gate_means(self.gate_names, part, valid))
         kept = (*PAIR_GATES, "index", "valid", "time", *(BACKBONE if self.detail is Detail.PAIRS else ()))
         for name in kept:
             if name in part:

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 
 from nacre.data.dataset import UNSCORED
+from nacre.inspect.gate_curves import GateCurves
 from nacre.inspect.lesion import Lesion, lesioned
 from nacre.inspect.outputs import Outputs, from_tokens, outputs_of, windows_of
+from nacre.inspect.watch import watching
 from nacre.tasks.metrics import score_classes, score_numbers
 from nacre.tasks.network import TaskNetwork
 
@@ -60,6 +62,24 @@ class Rerun:
     def _tokens(network: TaskNetwork, x: Tensor, time: Tensor, padding: Tensor | None) -> tuple[Tensor, ...]:
         padding = torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding
         return network.tokens(x, time, padding)
+
+    def gates(self, lesions: Sequence[Lesion], layer: str) -> Tensor:
+        """Means [T, H, gates] of a layer's gates over the keys of each step, of the model with these lesions."""
+        model = lesioned(self.model, lesions) if lesions else self.model
+        names = self.recording.layers[layer].gates
+        parts = []
+        for given in self._given:
+            with watching(model, lambda name, layer: GateCurves(names)) as seen:
+                self._run(model, given)
+            curves = seen[layer].curves()  # [B, T, H, gates]
+            if self._windows:
+                padding = given[2]
+                assert padding is not None
+                last = (~padding).sum(1) - 1
+                parts.append(curves[torch.arange(len(last)), last])
+            else:
+                parts.append(curves[0])
+        return torch.cat(parts)
 
     def outputs(self, lesions: Sequence[Lesion] = ()) -> Outputs:
         """Answers [1, T, O] of the model with these lesions; those of a drive are one for each moment."""

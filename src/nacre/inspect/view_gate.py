@@ -1,0 +1,94 @@
+"""Who may talk to the viewer, and what every answer says to the browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.responses import PlainTextResponse
+
+from nacre.host import is_address
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LARGEST_BODY = 16 * 1024  # bytes of a request
+LARGEST_QUERY = 2 * 1024
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Gate:
+    """Lets requests through that name this machine by its address and come from no page but its own.
+
+    Args:
+        app: What lies behind.
+        hosts: Further names that the server was told to listen on.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = ()) -> None:
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # a WebSocket: nobody here speaks that
+            await send({"type": "websocket.close", "code": 1003})
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, _with_headers(send))
+            return
+        await self._app(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        hosts = headers.get("host", [])
+        if len(hosts) != 1 or not self._knows(hosts[0]):
+            return PlainTextResponse(
+                "The Host header names another machine; open the address that nacre view printed.\n", 400
+            )
+        if any(not _same_origin(origin, hosts[0]) for origin in headers.get("origin", [])):
+            return PlainTextResponse("Other web pages may not ask.\n", 403)
+        if headers.get("sec-fetch-site", ["none"])[0] not in ("none", "same-origin"):
+            return PlainTextResponse("Other web pages may not ask.\n", 403)
+        length = headers.get("content-length", ["0"])[0]
+        if not length.isascii() or not length.isdigit() or int(length[:12]) > LARGEST_BODY:
+            return PlainTextResponse(f"A request has {LARGEST_BODY} bytes at most.\n", 413)
+        if len(scope.get("query_string", b"")) > LARGEST_QUERY:
+            return PlainTextResponse(f"A query has {LARGEST_QUERY} characters at most.\n", 414)
+        return None
+
+    def _knows(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return is_address(name) or name in self._hosts
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    return origin == f"http://{host}"
+
+
+def _with_headers(send: Send) -> Send:
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+            message = {**message, "headers": [*message.get("headers", []), *given]}
+        await send(message)
+
+    return tell

@@ -1,0 +1,116 @@
+"""`write_report`: the page of the viewer as one file that needs no server."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nacre._check import whole
+from nacre.inspect.view_app import SCRIPTS, page_file
+from nacre.inspect.view_source import Source, plain
+from nacre.io import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from nacre.inspect.recording import Recording
+
+MOST_STEPS = 400  # of which a report has every neuron
+
+
+def write_report(recordings: Sequence[Recording], path: Path, sample: int = 0) -> None:
+    """Write the page with one sample of each recording, whole or not at all.
+
+    A longer sample is thinned out to `MOST_STEPS` steps, evenly; the report says so.
+
+    Args:
+        recordings: One, or two to compare.
+        path: An HTML file.
+        sample: Which sample.
+
+    Raises:
+        ValueError: If there is no such sample, or the file is not called .html.
+    """
+    if path.suffix != ".html":
+        raise ValueError(f"export must be a file that ends with .html, got {path}")
+    whole("sample", sample, 0)
+    for recording in recordings:
+        if sample >= recording.samples:
+            raise ValueError(f"sample must be from 0 to {recording.samples - 1} in {recording.path}, got {sample}")
+    data = report_data(recordings, sample)
+    page = page_file("index.html").replace(
+        '<link rel="stylesheet" href="page/style.css">', f"<style>\n{page_file('style.css')}</style>"
+    )
+    # No text of the data can end the element that holds it.
+    held = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    page = page.replace("<main", f'<script type="application/json" id="report">{held}</script>\n<main', 1)
+    for name in SCRIPTS:
+        page = page.replace(f'<script src="page/{name}"></script>', f"<script>\n{page_file(name)}</script>")
+    write_whole(path, page.encode())
+
+
+def report_data(recordings: Sequence[Recording], sample: int) -> dict[str, Any]:
+    """What the page asks a server for, of one sample."""
+    runs, heads, frames = [], {}, []
+    for run, recording in enumerate(recordings):
+        source = Source(recording)
+        about = source.about()
+        about["samples"] = [about["samples"][sample]]
+        about["lesions"] = False
+        shown: list[NDArray[np.int64]] = []
+        for number, layer in enumerate(recording.layers.values()):
+            steps = _shown(layer.length(sample))
+            shown.append(steps)
+            if len(steps) < layer.length(sample):
+                about["name"] += f" (every {int(steps[1])}th step of {layer.length(sample):,})"
+            about["layers"][number]["lengths"] = [len(steps)]
+            for head in range(layer.heads):
+                heads[f"{run}/{number}/{head}"] = _head(source, sample, layer.name, head, steps)
+        runs.append(about)
+        frames.append(_frames(source, sample, shown[0]) if about["frames"] else [])
+    return {"about": {"runs": runs}, "heads": heads, "frames": frames}
+
+
+def _shown(length: int) -> NDArray[np.int64]:
+    """Steps that the report has, evenly spaced."""
+    return np.arange(0, length, -(-length // MOST_STEPS))
+
+
+def _head(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.int64]) -> dict[str, Any]:
+    parts = [source.steps(sample, layer, head, int(step), int(step) + 1) for step in steps]
+    lists = {name: [part[name][0] for part in parts] for name in parts[0] if isinstance(parts[0][name], list)}
+    states = np.array(lists.pop("states"))  # [steps, neurons]
+    low, high = states.min(0), states.max(0)
+    width = np.where(high > low, high - low, 1)
+    small = np.round(255 * (states - low) / width).astype(np.uint8)
+    # The frames of a report are numbered by its own steps.
+    lists["inputStep"] = list(range(len(steps)))
+    curves = {"gates": _curve(lists["time"], lists["gates"]), "output": _curve(lists["time"], lists["output"])}
+    if "input" in lists:
+        curves["input"] = _curve(lists["time"], lists["input"])
+    return {
+        "circuit": source.circuit(layer, head),
+        "spread": source.spread(sample, layer, head),
+        "low": plain(low),
+        "high": plain(high),
+        "states": base64.b64encode(small.tobytes()).decode(),
+        "curves": curves,
+        "steps": {"truth": None, **lists, "answer": source.answer(sample)},
+    }
+
+
+def _curve(time: list[float], rows: list[list[float | None]]) -> dict[str, Any]:
+    columns = [{"mean": list(column)} for column in zip(*rows, strict=True)]
+    return {"step": list(range(len(time))), "time": time, "columns": columns}
+
+
+def _frames(source: Source, sample: int, steps: NDArray[np.int64]) -> list[str]:
+    return [
+        f"data:image/png;base64,{base64.b64encode(source.frame(sample, int(step))).decode()}" for step in steps
+    ]
