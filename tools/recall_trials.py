@@ -27,6 +27,7 @@ from nacre.study import recall_run
 from nacre.study.recall_run import RecallRun
 from nacre.study.runs import run_once
 from nacre.study.spec import ModelSpec
+from nacre.trace import Observer
 
 PLUS: dict[str, Any] = {"match": "content", "reach": 512}
 ALL = slice(None)
@@ -35,7 +36,7 @@ ALL = slice(None)
 class Trial(NAC):
     """nac-plus on one query a sequence, with its stages laid open for changes."""
 
-    def _attend(self, inputs: Inputs) -> Tensor:
+    def _attend(self, inputs: Inputs, observer: Observer | None) -> Tensor:
         queries, keys = Packing.of(inputs.query), Packing.of(inputs.key)
         tokens, *_ = self._tokens(self.backbone.wire(), inputs, queries, keys)
         tokens = self.chosen(tokens, keys)
@@ -83,13 +84,13 @@ class Anneal(Trial):
 
     trained = 0
 
-    def _attend(self, inputs: Inputs) -> Tensor:
+    def _attend(self, inputs: Inputs, observer: Observer | None) -> Tensor:
         own = self.config
         if self.training:
             self.trained += 1
             self.config = replace(own, top_k=max(8, round(32 - 24 * self.trained / 750)))
         try:
-            return super()._attend(inputs)
+            return super()._attend(inputs, observer)
         finally:
             self.config = own
 
