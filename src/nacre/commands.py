@@ -8,7 +8,7 @@ import typer
 from nacre._version import __version__
 from nacre.commands_bearings import Jobs, Rate, SkipBad, bearings
 from nacre.commands_drive import drive
-from nacre.commands_inspect import view
+from nacre.commands_inspect import inspect, view
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
 from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy
@@ -277,4 +277,5 @@ def data_features(
 app.add_typer(study, name="study")
 app.add_typer(drive, name="drive")
 app.add_typer(bearings, name="bearings")
+app.command()(inspect)
 app.command()(view)

@@ -3,8 +3,28 @@
 Needs the extra `view` (zarr, starlette, uvicorn).
 """
 
+from nacre.inspect.centroids import centroids
+from nacre.inspect.gates import gate_by_label
+from nacre.inspect.health import health
 from nacre.inspect.lesion import Lesion, lesioned
+from nacre.inspect.lesion_study import lesion_study
 from nacre.inspect.record import record
 from nacre.inspect.recording import LayerRecording, Recording
+from nacre.inspect.run import record_run
+from nacre.inspect.strengths import strengths
+from nacre.inspect.tuning import tuning
 
-__all__ = ["LayerRecording", "Lesion", "Recording", "lesioned", "record"]
+__all__ = [
+    "LayerRecording",
+    "Lesion",
+    "Recording",
+    "centroids",
+    "gate_by_label",
+    "health",
+    "lesion_study",
+    "lesioned",
+    "record",
+    "record_run",
+    "strengths",
+    "tuning",
+]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from nacre.inspect.layer_writer import PAIR_GATES, SENSORY, LayerWriter
-from nacre.inspect.outputs import outputs_of, windows_of
+from nacre.inspect.outputs import outputs_of, spans_of, windows_of
 from nacre.inspect.record import new_group, write_sample
 from nacre.inspect.watch import watching
 from nacre.inspect.writer import RecordingWriter
@@ -53,8 +53,7 @@ def record_drives(
             frames, time = data.values[rows], data.time[rows]
             write_sample(writer, sample, frames, time, max(lengths))
             writer.put("truth", sample, 0, _truth(data.y[index], subject), max(lengths))
-            for first in range(0, len(index), AT_ONCE):
-                stop = min(first + AT_ONCE, len(index))
+            for first, stop in spans_of(len(index), window, AT_ONCE):
                 x, stamps, padding, start = windows_of(frames, time, first, stop, window)
                 with watching(network, lambda name, layer: TraceBuilder()) as seen:
                     y = outputs_of(network, x, stamps, padding)
@@ -62,7 +61,8 @@ def record_drives(
                 writer.put("output", sample, first, y.answer.float().numpy(), max(lengths))
                 for name, builder in seen.items():
                     if name not in layers:
-                        layers[name] = _layer_writer(writer, name, network.get_submodule(name), detail, lengths)
+                        layer = network.get_submodule(name)
+                        layers[name] = _layer_writer(writer, name, layer, detail, lengths, window)
                     part = _last(builder.trace(), padding, start)
                     part["time"] = time[first:stop] - time[0]
                     layers[name].put(sample, first, part)
@@ -76,10 +76,15 @@ def record_drives(
 
 
 def _layer_writer(
-    writer: RecordingWriter, name: str, layer: NAC | torch.nn.Module, detail: Detail, lengths: list[int]
+    writer: RecordingWriter,
+    name: str,
+    layer: NAC | torch.nn.Module,
+    detail: Detail,
+    lengths: list[int],
+    window: int,
 ) -> LayerWriter:
     made = LayerWriter(new_group(writer, name), layer, "float32", detail, len(lengths), max(lengths))  # pyright: ignore[reportArgumentType]
-    made.describe(made.layer.backbone.wiring.to_dict(), max(lengths))
+    made.describe(made.layer.backbone.wiring.to_dict(), max(lengths), window)
     return made
 
 

@@ -70,12 +70,18 @@ class LayerWriter:
         self._arrays: dict[str, BlockWriter] = {}
         self._scene: Scene | None = None
         self._length = [0] * samples
+        self._columns = 0
 
     def begin(self, scene: Scene) -> None:
         """Write what is known before pairs are looked at."""
         self._scene = scene
+        if self.first + len(scene.query) > self.samples:
+            raise ValueError(
+                f"model must hand its batch to its NAC layers as it is, got {len(scene.query)} rows for "
+                f"{self.samples - self.first} samples; record the layer by itself"
+            )
         if "states" not in self._arrays:
-            self.describe(scene.wiring.to_dict(), scene.query.shape[2])
+            self.describe(scene.wiring.to_dict(), scene.query.shape[2], scene.index.shape[3])
         for sample in range(len(scene.query)):
             sensory = {name: getattr(scene, name)[sample].transpose(0, 1) for name in SENSORY}
             self.put_sensory(self.first + sample, 0, sensory)
@@ -112,6 +118,9 @@ class LayerWriter:
         """
         valid = part["valid"]
         part = {name: _blank(x, valid) if name in _OF_PAIRS else x for name, x in part.items()}
+        if (missing := self._columns - valid.shape[2]) > 0:  # all pairs of a sample that is shorter than others
+            part = {name: _widen(x, missing) if name in (*_OF_PAIRS, "valid") else x for name, x in part.items()}
+            valid = part["valid"]
         weights = part["weights"]
 
         def mean(x: Tensor) -> Tensor:
@@ -132,10 +141,17 @@ class LayerWriter:
         there = {"t": self.layer.time_gate is not None, "match": self.layer.match is not None}
         return [g for g in PAIR_GATES if there.get(g, True) and g != "weights"] + ["keys"]
 
-    def describe(self, wiring: dict[str, Any], steps: int) -> None:
-        """Say what the arrays mean; the first thing to do."""
+    def describe(self, wiring: dict[str, Any], steps: int, keys: int) -> None:
+        """Say what the arrays mean; the first thing to do.
+
+        Args:
+            wiring: Of the circuit.
+            steps: Steps of the longest sample.
+            keys: Columns K of a layer that looks at all pairs; others always have as many.
+        """
         layer = self.layer
         self.steps = self.steps or steps
+        self._columns = keys if layer.config.top_k is None else layer.config.top_k
         self.group.attrs.update(
             {
                 "heads": layer.config.num_heads,
@@ -195,3 +211,8 @@ def _of_step(scene: Scene, name: str, sample: int, steps: slice, part: dict[str,
 def _blank(x: Tensor, valid: Tensor) -> Tensor:
     """Zeros in columns without a key."""
     return x.masked_fill(~valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())), 0)
+
+
+def _widen(x: Tensor, columns: int) -> Tensor:
+    """So many columns [n, H, K, ...] more, which hold nothing."""
+    return torch.cat([x, x.new_zeros(*x.shape[:2], columns, *x.shape[3:])], 2)

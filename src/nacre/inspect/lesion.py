@@ -26,7 +26,8 @@ class Lesion:
     """What is silenced in one head of one layer.
 
     A silent neuron has state 0 at every settle step, which is what the mask of the paper's Algorithm 1 does.
-    Whoever reads it out still has its own constants: a silent motor neuron leaves its gate flat.
+    Whoever reads it out still has its own constants: a silent motor neuron leaves its gate flat. In a trace it
+    shows what its activation makes of 0, which for "sigmoid" is 0.5; nobody hears it.
 
     Attributes:
         group: "query", "key", "value" (sensory neurons), "inter", "command" or "motor".
@@ -104,7 +105,7 @@ def _silence(layer: NAC, lesion: Lesion) -> None:
 
 def _check_index(layer: NAC, group: str, index: int | None) -> None:
     size = size_of(layer, group)
-    if index is not None and not 0 <= index < size:
+    if index is not None and (type(index) is not int or not 0 <= index < size):
         raise ValueError(f"index must be from 0 to {size - 1} among the {group} neurons, got {index}")
 
 
@@ -142,10 +143,8 @@ def _cut(layer: NAC, lesion: Lesion, target: tuple[str, int]) -> None:
     group, index = target
     choice("target", group, BACKBONE)
     _check_index(layer, group, index)
-    if lesion.index is None:
-        raise ValueError(
-            "a synapse comes from one neuron; give its index, or leave out target for the whole group"
-        )
+    if lesion.index is None or index is None:
+        raise ValueError("a synapse leads from one neuron to another; give both of their numbers")
     to = wiring.group(group)[index]
     if lesion.group in BACKBONE:
         table, source = weights.recurrent_weight, wiring.group(lesion.group)[lesion.index]

@@ -35,7 +35,7 @@ def write_levels(group: zarr.Group, name: str, lengths: list[int], heads: int | 
         lengths: Steps of each sample; what lies behind them is padding.
         heads: The dimension of heads, which are read one by one; None if it has none.
     """
-    level = 0
+    level, steps = 0, lengths
     while max(lengths) > FEWEST:
         below = array_of(group, level_name(name, level))
         finer, lengths = lengths, [-(-length // FACTOR) for length in lengths]
@@ -49,26 +49,38 @@ def write_levels(group: zarr.Group, name: str, lengths: list[int], heads: int | 
             for start in range(0, length, _READ // FACTOR):
                 stop = min(start + _READ // FACTOR, length)
                 rows = np.asarray(below[sample, start * FACTOR : min(stop * FACTOR, finer[sample])])
-                writer.put(sample, start, summary(rows if level > 1 else np.stack([rows] * 3, 1), FACTOR))
+                each = counts_of(steps[sample], level - 1, start * FACTOR, len(rows))
+                writer.put(sample, start, summary(rows if level > 1 else np.stack([rows] * 3, 1), FACTOR, each))
         writer.flush()
 
 
-def summary(rows: NDArray, size: int) -> NDArray:
+def counts_of(length: int, level: int, first: int, rows: int) -> NDArray[np.int64]:
+    """Steps that each of some rows of a level stands for: the last one of all may have fewer."""
+    edges = np.arange(first, first + rows + 1) * FACTOR**level
+    return np.diff(edges.clip(max=length))
+
+
+def summary(rows: NDArray, size: int, counts: NDArray) -> NDArray:
     """Smallest, largest and mean [ceil(n / size), 3, ...] of each so many rows [n, 3, ...] of such summaries.
+
+    Args:
+        rows: The finer summaries.
+        size: How many of them make one.
+        counts: [n] steps that each of them stands for.
 
     Example:
         >>> import numpy as np
-        >>> summary(np.stack([np.arange(5.0)] * 3, 1), 2)[:, :, None].squeeze().tolist()
+        >>> summary(np.stack([np.arange(5.0)] * 3, 1), 2, np.ones(5)).tolist()
         [[0.0, 1.0, 0.5], [2.0, 3.0, 2.5], [4.0, 4.0, 4.0]]
     """
     rows = np.asarray(rows, np.float32)
     edges = np.arange(0, len(rows), size)
-    count = np.diff(np.append(edges, len(rows))).astype(np.float32).reshape(-1, *[1] * (rows.ndim - 2))
+    each = np.asarray(counts, np.float32).reshape(-1, *[1] * (rows.ndim - 2))
     return np.stack(
         [
             np.minimum.reduceat(rows[:, 0], edges),
             np.maximum.reduceat(rows[:, 1], edges),
-            np.add.reduceat(rows[:, 2], edges) / count,
+            np.add.reduceat(rows[:, 2] * each, edges) / np.add.reduceat(each, edges),
         ],
         1,
     )

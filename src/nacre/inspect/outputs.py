@@ -42,8 +42,9 @@ def outputs_of(model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor
     if isinstance(model, TaskNetwork):
         return _of_network(model, x, time, padding)
     known = inspect.signature(model.forward).parameters
+    any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
     given = {"time": time, "key_padding_mask": padding}
-    y = model(x, **{name: value for name, value in given.items() if value is not None and name in known})
+    y = model(x, **{k: value for k, value in given.items() if value is not None and (any_name or k in known)})
     if not isinstance(y, torch.Tensor) or y.dim() not in (2, 3):
         got = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
         raise ValueError(f"model must give a tensor [batch, steps, numbers] or [batch, numbers], got {got}")
@@ -71,6 +72,25 @@ def from_tokens(network: TaskNetwork, tokens: Tensor, time: Tensor, padding: Ten
     finally:
         hook.remove()
     return Outputs(answer, None) if network.kind.each_step else Outputs(network.answer(states[0]), answer)
+
+
+def spans_of(length: int, width: int, most: int) -> list[tuple[int, int]]:
+    """First moment and moment after the last, of batches of windows of one length each, as answers are scored.
+
+    What NAC finds in its search of keys depends on the padded length, so that padded windows would have other
+    answers. The first moments of a drive, which have fewer frames before them, come one by one.
+
+    Args:
+        length: Frames of the drive.
+        width: Frames of a window.
+        most: Windows of a batch, at most.
+
+    Example:
+        >>> spans_of(10, 3, 4)
+        [(0, 1), (1, 2), (2, 6), (6, 10)]
+    """
+    short = min(width - 1, length)
+    return [(i, i + 1) for i in range(short)] + [(i, min(i + most, length)) for i in range(short, length, most)]
 
 
 def windows_of(

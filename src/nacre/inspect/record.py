@@ -60,7 +60,7 @@ def record(
         >>> layer = NAC(16, 2)
         >>> recording = record(layer, torch.randn(1, 50, 16), torch.rand(1, 50).cumsum(1), out=tmp / "look")
         >>> recording.layers["nac"].array("inter").shape
-        (1, 50, 2, 8, 26)
+        (1, 50, 2, 8, 24)
     """
     choice("dtype", dtype, DTYPES)
     choice("detail", detail, Detail)
@@ -106,4 +106,4 @@ def write_sample(writer: RecordingWriter, sample: int, x: Tensor, time: Tensor |
 def new_group(writer: RecordingWriter, name: str) -> zarr.Group:
     """A group for a layer; the order of layers is that of their first calls."""
     writer.layers.append(name)
-    return writer.root.create_group(f"layers/{key_of(name)}")
+    return writer.root.create_group(key_of(len(writer.layers) - 1, name))

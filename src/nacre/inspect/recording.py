@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
+from nacre._check import choice
 from nacre.inspect.about import About
 from nacre.inspect.blocks import array_of
 from nacre.inspect.layer_writer import SENSORY
-from nacre.inspect.levels import FACTOR, level_name, summary
+from nacre.inspect.levels import FACTOR, counts_of, level_name, summary
 from nacre.inspect.writer import FORMAT, MODEL, STORE
 from nacre.io import load
 from nacre.trace import BACKBONE
@@ -53,7 +54,9 @@ class Recording:
             form = attributes["format"]
             self.about = About.from_dict(attributes["about"])
             names: list[str] = attributes["layers"]
-            self.layers = {name: LayerRecording(name, _group(self._root, name)) for name in names}
+            self.layers = {
+                name: LayerRecording(name, _group(self._root, number, name)) for number, name in enumerate(names)
+            }
             self._length: dict[str, list[int]] = attributes["length"]
             self.has_model = bool(attributes["model"])
         except (KeyError, TypeError, ValueError) as error:
@@ -90,7 +93,9 @@ class Recording:
 
     def curve(self, name: str, sample: int, start: int, stop: int, points: int) -> tuple[NDArray, NDArray]:
         """Summaries of steps of "x" or "output"; see `LayerRecording.curve`."""
-        return read_curve(self._root, name, sample, start, min(stop, self.length(name, sample)), points)
+        choice("name", name, self._length)
+        length = self.length(name, sample)
+        return read_curve(self._root, name, sample, start, min(stop, length), points, length)
 
 
 class LayerRecording:
@@ -175,24 +180,32 @@ class LayerRecording:
             First step of each summary [p], and its smallest, largest and mean [p, 3, columns]. All steps as they
             are, if they are few enough.
         """
-        return read_curve(self._group, name, sample, start, min(stop, self.length(sample)), points, head)
+        length = self.length(sample)
+        return read_curve(self._group, name, sample, start, min(stop, length), points, length, head)
 
 
-def key_of(name: str) -> str:
-    """Name of the group of a layer."""
-    return re.sub(r"[^A-Za-z0-9_.#-]", "_", name)
+def key_of(number: int, name: str) -> str:
+    """Where the arrays of a layer are; by number and name, for two names may be alike but for odd characters."""
+    return f"layers/{number}-{re.sub(r'[^A-Za-z0-9_.#-]', '_', name)}"
 
 
-def _group(root: zarr.Group, name: str) -> zarr.Group:
-    group = root[f"layers/{key_of(name)}"]
+def _group(root: zarr.Group, number: int, name: str) -> zarr.Group:
+    group = root[key_of(number, name)]
     assert isinstance(group, zarr.Group)
     return group
 
 
 def read_curve(
-    group: zarr.Group, name: str, sample: int, start: int, stop: int, points: int, head: int | None = None
+    group: zarr.Group,
+    name: str,
+    sample: int,
+    start: int,
+    stop: int,
+    points: int,
+    length: int,
+    head: int | None = None,
 ) -> tuple[NDArray, NDArray]:
-    """See `LayerRecording.curve`."""
+    """See `LayerRecording.curve`; `length` is that of the sample."""
     level, size = 0, max(1, (stop - start) // max(1, points))  # steps of a summary
     while FACTOR ** (level + 1) <= size and level_name(name, level + 1) in group:
         level += 1
@@ -205,5 +218,5 @@ def read_curve(
         rows = np.repeat(rows[:, None], 3, 1)
     each = max(1, size // unit)
     if each > 1:
-        rows = summary(rows, each)
+        rows = summary(rows, each, counts_of(length, level, first, len(rows)))
     return np.arange(first, last, each) * unit, rows

@@ -10,7 +10,7 @@ import torch
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.gate_curves import GateCurves
 from nacre.inspect.lesion import Lesion, lesioned
-from nacre.inspect.outputs import Outputs, from_tokens, outputs_of, windows_of
+from nacre.inspect.outputs import Outputs, from_tokens, outputs_of, spans_of, windows_of
 from nacre.inspect.watch import watching
 from nacre.tasks.metrics import score_classes, score_numbers
 from nacre.tasks.network import TaskNetwork
@@ -42,24 +42,30 @@ class Rerun:
         length = min(recording.length("x", sample), steps or recording.length("x", sample))
         x = torch.from_numpy(np.asarray(recording.array("x")[sample, :length]))
         time = torch.from_numpy(np.asarray(recording.array("time")[sample, :length]))
+        # Where no layer was given stamps, those of the recording are made up.
+        timed = isinstance(self.model, TaskNetwork) or any(seen.has("time") for seen in recording.layers.values())
         padding = None
         if recording.has("padding"):
             padding = torch.from_numpy(np.asarray(recording.array("padding")[sample, :length])).unsqueeze(0)
         self._windows = about.window > 0
         if self._windows:
             self._given = [
-                windows_of(x, time, i, min(i + _AT_ONCE, length), about.window)[:3]
-                for i in range(0, length, _AT_ONCE)
+                windows_of(x, time, first, stop, about.window)[:3]
+                for first, stop in spans_of(length, about.window, _AT_ONCE)
             ]
         else:
             weight = next(self.model.parameters())
-            self._given = [(x.to(weight.dtype).unsqueeze(0), time.unsqueeze(0), padding)]
+            stamps = time.unsqueeze(0) if timed else None
+            self._given = [(x.to(weight.dtype).unsqueeze(0), stamps, padding)]
         if isinstance(self.model, TaskNetwork):
             with torch.no_grad():
                 self._given = [self._tokens(self.model, *given) for given in self._given]
 
     @staticmethod
-    def _tokens(network: TaskNetwork, x: Tensor, time: Tensor, padding: Tensor | None) -> tuple[Tensor, ...]:
+    def _tokens(
+        network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        assert time is not None  # its layer was given stamps
         padding = torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding
         return network.tokens(x, time, padding)
 

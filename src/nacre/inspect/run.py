@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import whole
+from nacre._check import choice, whole
 from nacre.inspect.about import About
 from nacre.inspect.drive import record_drives
 from nacre.inspect.layer_writer import Detail, LayerWriter
@@ -127,6 +127,7 @@ def record_run(
         The recording.
     """
     whole("samples", samples, 1)
+    choice("detail", detail, Detail)
     run = Path(run)
     subject = load_subject(run, data_dir)
     out = run / FOLDER if out is None else out
@@ -175,6 +176,6 @@ def _record_sequences(
 
 
 def _truth(data: Dataset, y: Tensor) -> np.ndarray:
-    """True answers [T or 1, ...]: classes, -1 if not scored, or numbers, NaN if not scored."""
+    """True answers [T or 1, ...]: classes, `UNSCORED` if not scored, or numbers, NaN if not scored."""
     values = y.numpy() if data.kind.each_step else y.unsqueeze(0).numpy()
     return values.astype(np.int64 if data.kind.has_classes else np.float32)

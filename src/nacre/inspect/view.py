@@ -6,11 +6,11 @@ import asyncio
 import socket
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from rich.console import Console
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nacre.inspect.recording import Recording
 from nacre.inspect.run import FOLDER, record_run
@@ -21,8 +21,12 @@ from nacre.progress import bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
+
+
+_PATIENCE = 10.0  # seconds for a request header
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,20 @@ def open_recording(
         )
 
 
-def serve(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> None:
+class PromptHttp(H11Protocol):
+    """HTTP for clients that come to the point: a connection without a whole request header soon ends."""
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401  as uvicorn has it
+        """A client has connected."""
+        super().connection_made(transport)
+        self.loop.call_later(_PATIENCE, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+def serve(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C.
 
     Args:
@@ -104,21 +121,25 @@ def serve(app: Starlette, host: str, port: int, ready: Callable[[str], None]) ->
         ready: Called with the address of the page once it can be opened.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with closing(socket.socket(family, socket.SOCK_STREAM)) as listening:
+    # With the protocol named, asyncio sends small answers at once instead of waiting for more.
+    with closing(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
+            listening.listen(256)
         except OSError as error:
             raise OSError(f"cannot listen on {host}, port {port} ({error.strerror}); try --port 0") from None
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
+                http=PromptHttp,
                 log_level="error",
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 lifespan="off",
-                limit_concurrency=256,
                 timeout_keep_alive=10,
+                timeout_graceful_shutdown=2,
                 h11_max_incomplete_event_size=16 * 1024,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from nacre.inspect.recording import Recording
 
 SCRIPTS = ("theme.js", "source.js", "chart.js", "circuit.js", "view.js", "save.js", "main.js")
+_PATIENCE = 10.0  # seconds for the body of a request
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -40,7 +42,7 @@ def page_file(name: str) -> str:
     return files("nacre.inspect").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Starlette:
+def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Gate:
     """The viewer of one recording, or of two to compare.
 
     Args:
@@ -49,8 +51,7 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> St
 
     Example:
         >>> recording = nacre.inspect.record(NAC(8, 2), torch.randn(1, 20, 8), out=tmp / "seen")
-        >>> sorted(route.path for route in make_app([recording]).routes)[:3]
-        ['/', '/api/about', '/api/circuit']
+        >>> app = make_app([recording])  # for uvicorn, or any server of ASGI applications
     """
     sources = [Source(recording) for recording in recordings]
     lesions = Lesions()
@@ -68,30 +69,27 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> St
         """An endpoint that checks where a request points and answers in JSON; it runs in a thread."""
 
         def endpoint(request: Request) -> Response:
-            return JSONResponse(tell(Query.read(sources, request.query_params)))
+            return JSONResponse(tell(Query.read(sources, request.query_params.multi_items())))
 
         return endpoint
 
     def frame(request: Request) -> Response:
-        q = Query.read(sources, request.query_params)
+        q = Query.read(sources, request.query_params.multi_items())
         if q.source.recording.array("x").ndim != 5:
             raise BadRequest("this recording has no frames")
         step = q.number("step", 0, q.source.recording.length("x", q.sample) - 1)
         return Response(q.source.frame(q.sample, step), media_type="image/png")
 
     async def lesion(request: Request) -> Response:
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "lesions come as application/json")
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LARGEST_BODY:
-                raise HTTPException(413, f"a request has {LARGEST_BODY} bytes at most")
-        q = Query.read(sources, request.query_params)
+        q = Query.read(sources, request.query_params.multi_items())
         try:
-            data = json.loads(body)
+            data = json.loads(await asyncio.wait_for(_body(request), _PATIENCE))
         except (ValueError, RecursionError):
             raise BadRequest("lesions are not JSON") from None
+        except (ClientDisconnect, TimeoutError):
+            raise HTTPException(408, "the lesions never came to their end") from None
         wanted = read_lesions(data, q.source.recording.layers[q.layer])
         return JSONResponse(await run_in_threadpool(_lesioned, lesions, q, wanted))
 
@@ -100,7 +98,18 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> St
     routes += [Route(f"/api/{name}", answer(tell), methods=["GET"]) for name, tell in _READS.items()]
     routes.append(Route("/api/lesion", lesion, methods=["POST"]))
     refusals = {BadRequest: _bad, Busy: _busy, HTTPException: _refused}
-    return Starlette(routes=routes, middleware=[Middleware(Gate, hosts=hosts)], exception_handlers=refusals)
+    app = Starlette(routes=routes, exception_handlers=refusals)
+    app.router.redirect_slashes = False
+    return Gate(app, hosts)
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            raise HTTPException(413, f"a request has {LARGEST_BODY} bytes at most")
+    return body
 
 
 def _curves(q: Query) -> dict[str, Any]:
@@ -122,12 +131,12 @@ def _steps(q: Query) -> dict[str, Any]:
 def _lesioned(lesions: Lesions, q: Query, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
     """Outputs and gates of a lesioned model, over the same window and in the same form as `curves`."""
     start, stop = q.window()
-    outputs, answer, gates = lesions.ask(q.source, q.sample, q.layer, wanted)
     size = max(1, (stop - start) // q.points())
+    outputs, answer, gates = lesions.ask(q.source, q.sample, q.layer, wanted)
 
     def columns(values: np.ndarray, shown: int) -> list[dict[str, Any]]:
         values = np.repeat(values, stop, 0) if len(values) == 1 else values  # one answer for all steps
-        rows = summary(np.repeat(values[start:stop, None, :shown], 3, 1), size)
+        rows = summary(np.repeat(values[start:stop, None, :shown], 3, 1), size, np.ones(stop - start))
         return [
             {"low": plain(c[:, 0]), "high": plain(c[:, 1]), "mean": plain(c[:, 2])}
             for c in np.moveaxis(rows, 2, 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.responses import PlainTextResponse
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LARGEST_BODY = 16 * 1024  # bytes of a request
 LARGEST_QUERY = 2 * 1024
+
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
 
 _HEADERS = {
     "content-security-policy": (
@@ -36,7 +38,7 @@ class Gate:
     """
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = ()) -> None:
-        self._app, self._hosts = app, hosts
+        self._app, self._hosts = app, tuple(name.lower() for name in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on."""
@@ -73,10 +75,10 @@ class Gate:
         return None
 
     def _knows(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
+        found = _HOST.fullmatch(host)
+        if found is None:
             return False
+        name = (found["address"] or found["name"]).lower()
         return is_address(name) or name in self._hosts
 
 

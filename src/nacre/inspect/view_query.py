@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 4000
 MOST_STEPS = 256  # of which a request gets every neuron
+_NAMES = ("run", "sample", "layer", "head", "start", "stop", "points", "column", "step")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -32,18 +33,29 @@ class Query:
     numbers: Mapping[str, str]
 
     @classmethod
-    def read(cls, sources: Sequence[Source], numbers: Mapping[str, str]) -> Query:
+    def read(cls, sources: Sequence[Source], given: Sequence[tuple[str, str]]) -> Query:
         """Check where a request points.
 
+        Args:
+            sources: The runs.
+            given: Names and values of its parameters.
+
         Raises:
-            BadRequest: If there is no such place.
+            BadRequest: If there is no such place, or a parameter is unknown or comes twice.
         """
+        numbers = dict(given)
+        unknown = sorted(set(numbers) - set(_NAMES))
+        if unknown or len(numbers) < len(given):
+            wrong = f"{unknown[0][:40]!r} is none" if unknown else "one comes twice"
+            raise BadRequest(f"parameters are {', '.join(_NAMES)}, each once at most; {wrong}")
         source = sources[number(numbers, "run", 0, len(sources) - 1, default=0)]
         recording = source.recording
         sample = number(numbers, "sample", 0, recording.samples - 1, default=0)
         names = list(recording.layers)
         layer = recording.layers[names[number(numbers, "layer", 0, len(names) - 1, default=0)]]
         head = number(numbers, "head", 0, layer.heads - 1, default=0)
+        if not layer.length(sample):
+            raise BadRequest(f"sample {sample} has no step that is not padding")
         return cls(source, sample, layer.name, head, layer.length(sample), numbers)
 
     def number(self, name: str, low: int, high: int, default: int | None = None) -> int:

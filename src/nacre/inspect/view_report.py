@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nacre.inspect.recording import Recording
 
 MOST_STEPS = 400  # of which a report has every neuron
+_NEAR = 8  # steps between two shown ones that are worth reading along
+_BLOCK = 64  # shown steps that are read at a time
 
 
 def write_report(recordings: Sequence[Recording], path: Path, sample: int = 0) -> None:
@@ -52,6 +54,7 @@ def write_report(recordings: Sequence[Recording], path: Path, sample: int = 0) -
     page = page.replace("<main", f'<script type="application/json" id="report">{held}</script>\n<main', 1)
     for name in SCRIPTS:
         page = page.replace(f'<script src="page/{name}"></script>', f"<script>\n{page_file(name)}</script>")
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page.encode())
 
 
@@ -67,11 +70,12 @@ def report_data(recordings: Sequence[Recording], sample: int) -> dict[str, Any]:
         for number, layer in enumerate(recording.layers.values()):
             steps = _shown(layer.length(sample))
             shown.append(steps)
-            if len(steps) < layer.length(sample):
-                about["name"] += f" (every {int(steps[1])}th step of {layer.length(sample):,})"
             about["layers"][number]["lengths"] = [len(steps)]
             for head in range(layer.heads):
                 heads[f"{run}/{number}/{head}"] = _head(source, sample, layer.name, head, steps)
+        longest = max(layer.length(sample) for layer in recording.layers.values())
+        if longest > MOST_STEPS:
+            about["name"] += f" ({len(_shown(longest))} of its {longest:,} steps)"
         runs.append(about)
         frames.append(_frames(source, sample, shown[0]) if about["frames"] else [])
     return {"about": {"runs": runs}, "heads": heads, "frames": frames}
@@ -83,9 +87,8 @@ def _shown(length: int) -> NDArray[np.int64]:
 
 
 def _head(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.int64]) -> dict[str, Any]:
-    parts = [source.steps(sample, layer, head, int(step), int(step) + 1) for step in steps]
-    lists = {name: [part[name][0] for part in parts] for name in parts[0] if isinstance(parts[0][name], list)}
-    states = np.array(lists.pop("states"))  # [steps, neurons]
+    lists = _steps(source, sample, layer, head, steps)
+    states = np.nan_to_num(np.array(lists.pop("states"), np.float64))  # [steps, neurons]; None becomes NaN
     low, high = states.min(0), states.max(0)
     width = np.where(high > low, high - low, 1)
     small = np.round(255 * (states - low) / width).astype(np.uint8)
@@ -103,6 +106,20 @@ def _head(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.
         "curves": curves,
         "steps": {"truth": None, **lists, "answer": source.answer(sample)},
     }
+
+
+def _steps(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """What `Source.steps` tells of these steps; read in blocks where they lie near each other."""
+    gap = int(steps[1] - steps[0]) if len(steps) > 1 else 1
+    size = _BLOCK if gap <= _NEAR else 1
+    found: dict[str, list[Any]] = {}
+    for i in range(0, len(steps), size):
+        some = steps[i : i + size]
+        part = source.steps(sample, layer, head, int(some[0]), int(some[-1]) + 1)
+        for name, values in part.items():
+            if isinstance(values, list):
+                found.setdefault(name, []).extend(values[::gap] if size > 1 else values)
+    return found
 
 
 def _curve(time: list[float], rows: list[list[float | None]]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nacre.inspect.recording import Recording
 
 SHOWN = 8  # inputs and outputs that a chart has room for
+_STAMP_DIGITS = 14  # stamps may be large, and their differences small
+_MOST_DIGITS = 290  # behind the point, that numpy can round to
 
 
 class Source:
@@ -104,9 +106,8 @@ class Source:
         if recording.array("x").ndim == 3:
             first, last = int(step_of[start]), int(step_of[stop - 1]) + 1
             at, curve = recording.curve("x", sample, first, last, points)
-            stamps = np.asarray(recording.array("time")[sample, : recording.length("x", sample)])
             result["input"] = {
-                **_axis(at, stamps - stamps[0]),
+                **_axis(at, self._stamps(sample)),
                 "columns": _columns(curve, range(min(SHOWN, curve.shape[-1]))),
             }
         return result
@@ -137,11 +138,11 @@ class Source:
         index = np.asarray(seen.array("index")[some])
         answer: dict[str, Any] = {
             "start": start,
-            "time": plain(time[start:stop]),
+            "time": plain(time[start:stop], _STAMP_DIGITS),
             "states": plain(seen.array("states")[some]),
             "gates": plain(seen.array("gates")[some]),
             "index": index.tolist(),
-            "keyTime": plain(time[np.minimum(index, len(time) - 1)]),
+            "keyTime": plain(time[np.minimum(index, len(time) - 1)], _STAMP_DIGITS),
             "weights": plain(np.where(seen.array("valid")[some], seen.array("weights")[some], np.nan)),
             "inputStep": given.tolist(),
             "output": plain(_rows(recording, "output", sample, start, stop)),
@@ -173,14 +174,30 @@ class Source:
 
     def _read_times(self, sample: int, layer: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Stamps [T] of a layer's steps, and which step of the input is the last one that each can know."""
-        recording, seen = self.recording, self.recording.layers[layer]
-        time = seen.time(sample)
-        length = recording.length("x", sample)
-        if len(time) == length or not seen.has("time"):  # step for step; several may have one stamp
-            return time - time[0], np.arange(len(time)).clip(max=length - 1)
-        stamps = np.asarray(recording.array("time")[sample, :length])
-        place = np.searchsorted(stamps - stamps[0], time - time[0], side="right") - 1
-        return time - time[0], place.clip(0, length - 1)
+        seen = self.recording.layers[layer]
+        time, stamps = seen.time(sample), self._stamps(sample)
+        if len(time) <= len(stamps) and (len(time) == self._valid(sample) or not seen.has("time")):
+            return stamps[: len(time)], np.arange(len(time))  # step for step; several may have one stamp
+        place = np.searchsorted(stamps, time - time[0], side="right") - 1
+        return time - time[0], place.clip(0, len(stamps) - 1)
+
+    def _stamps(self, sample: int) -> NDArray[np.float64]:
+        """Stamps [T] of the input, from the first step on that is not padding."""
+        length = self.recording.length("x", sample)
+        stamps = np.asarray(self.recording.array("time")[sample, :length])
+        padding = self._padding(sample)
+        first = stamps[~padding][0] if not padding.all() else 0.0
+        return np.where(padding, 0.0, stamps - first)
+
+    def _padding(self, sample: int) -> NDArray[np.bool_]:
+        length = self.recording.length("x", sample)
+        if not self.recording.has("padding"):
+            return np.zeros(length, bool)
+        return np.asarray(self.recording.array("padding")[sample, :length], bool)
+
+    def _valid(self, sample: int) -> int:
+        """Steps of the input up to the last one that is not padding."""
+        return int(np.flatnonzero(~self._padding(sample))[-1]) + 1
 
 
 def _rows(recording: Recording, name: str, sample: int, start: int, stop: int) -> NDArray:
@@ -191,7 +208,7 @@ def _rows(recording: Recording, name: str, sample: int, start: int, stop: int) -
 
 
 def _axis(step: NDArray[np.int64], time: NDArray[np.float64]) -> dict[str, Any]:
-    return {"step": step.tolist(), "time": plain(time[np.minimum(step, len(time) - 1)])}
+    return {"step": step.tolist(), "time": plain(time[np.minimum(step, len(time) - 1)], _STAMP_DIGITS)}
 
 
 def _columns(curve: NDArray, which: range | list[int]) -> list[dict[str, Any]]:
@@ -204,15 +221,20 @@ def _columns(curve: NDArray, which: range | list[int]) -> list[dict[str, Any]]:
     return columns
 
 
-def plain(values: Any) -> Any:  # noqa: ANN401
-    """Nested lists of numbers with about six digits; None for what is not finite, for JSON has no word for it."""
+def plain(values: Any, digits: int = 6) -> Any:  # noqa: ANN401
+    """Nested lists of numbers; None for what is not finite, for JSON has no word for it.
+
+    Args:
+        values: An array.
+        digits: About how many of the largest number are kept.
+    """
     array = np.asarray(values)
     if array.dtype.kind not in "fc":
         return array.tolist()
     array = array.astype(np.float64)
     finite = np.isfinite(array)
     size = np.abs(array[finite]).max(initial=0.0)
-    rounded = np.round(array, 6 - math.ceil(math.log10(size))) if size > 0 else array
+    rounded = np.round(array, min(digits - math.ceil(math.log10(size)), _MOST_DIGITS)) if size > 0 else array
     if finite.all():
         return rounded.tolist()
     return np.where(finite, rounded.astype(object), np.array(None)).tolist()

@@ -36,26 +36,29 @@ def watching(model: nn.Module, new: Callable[[str, NAC], _Observer]) -> Iterator
     layers = layers_of(model)
     seen: dict[str, _Observer] = {}
     training = [(m, m.training) for m in model.modules()]
+    before = {name: layer.observer for name, layer in layers.items()}
     model.eval()
     try:
         for name, layer in layers.items():
             layer.observer = _Calls(name, layer, new, seen)
         yield seen
     finally:
-        for layer in layers.values():
-            layer.observer = None
+        for name, layer in layers.items():
+            layer.observer = before[name]
         for module, flag in training:
             module.training = flag
     if not seen:
-        raise ValueError(
-            f"none of the NAC layers of {type(model).__name__} ran ({', '.join(layers)}); a compiled model cannot "
-            "be watched, give the model that was compiled"
-        )
+        raise ValueError(f"none of the NAC layers of {type(model).__name__} ran ({', '.join(layers)})")
 
 
 def layers_of(model: nn.Module) -> dict[str, NAC]:
     """NAC layers of a model by their names in it; a layer alone is called "nac"."""
     layers = {name or "nac": module for name, module in model.named_modules() if isinstance(module, NAC)}
+    compiled = [m for m in model.modules() if hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None)]
+    if compiled:
+        raise ValueError(
+            "model must not be compiled, for a compiled model cannot be watched; give the model that was compiled"
+        )
     if not layers:
         raise ValueError(f"model must have a nacre.NAC layer to look into; {type(model).__name__} has none")
     return layers

@@ -46,15 +46,22 @@ class RecordingWriter(AbstractContextManager):
         self.out, self.samples = out, samples
         self._temporary = out.with_name(f".{out.name}-{secrets.token_hex(8)}")
         self._temporary.mkdir(parents=True)
-        self.root = zarr.create_group(self._temporary / STORE)
         self.layers: list[str] = []  # names, in the order of their first calls
         self._curves: dict[str, BlockWriter] = {}
         try:
+            self.root = zarr.create_group(self._temporary / STORE)
+            self.root.attrs.update({"format": FORMAT, "model": self._keep(model)})
+        except BaseException:
+            shutil.rmtree(self._temporary)
+            raise
+
+    def _keep(self, model: nn.Module) -> bool:
+        """Whether nacre can save the model; if not, it can be looked at, but not lesioned later."""
+        try:
             save(model, self._temporary / MODEL)
-            kept = True
-        except TypeError:  # not one of ours: it can be looked at, but not lesioned later
-            kept = False
-        self.root.attrs.update({"format": FORMAT, "model": kept})
+        except TypeError:
+            return False
+        return True
 
     def put(self, name: str, sample: int, step: int, rows: NDArray[Any], steps: int) -> None:
         """Rows [n, ...] of an array of the whole recording, of a sample, from a step on.

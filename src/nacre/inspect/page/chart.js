@@ -160,7 +160,7 @@
         svg("title", {}, arc).textContent = `step ${row.index[i]}: ${(100 * row.weights[i]).toFixed(1)} %`;
         svg("circle", { cx: to, cy: ground, r: 2.5, fill: colours.lines[0] }, this.svg);
       }
-      svg("circle", { cx: now, cy: ground, r: 4, fill: colours.high }, this.svg);
+      svg("circle", { cx: now, cy: ground, r: 4, fill: colours.ink }, this.svg);
       if (own) this.ends(text);
       const best = there.reduce((a, b) => (a === null || row.weights[b] > row.weights[a] ? b : a), null);
       this.head.replaceChildren(nacre.html("b", {}, null, this.title));

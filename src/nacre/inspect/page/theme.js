@@ -5,9 +5,9 @@ window.nacre = window.nacre || {};
 (function (nacre) {
   const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#6a6a6a"];
   const LIGHT = { ground: "#ffffff", ink: "#1d2126", faint: "#5c6670", line: "#d5dade", still: "#e3e6e9",
-    low: "#0072b2", high: "#d55e00", lines: LINES };
+    low: "#d55e00", high: "#0072b2", lines: LINES };
   const DARK = { ground: "#14171a", ink: "#e8ebed", faint: "#9aa5ae", line: "#343c43", still: "#3a4249",
-    low: "#56b4e9", high: "#f08a3c", lines: ["#56b4e9", "#f08a3c", "#2fc79b", "#e29bc4", "#f0c040", "#7cc7f2", "#c9ad4a", "#b0b0b0"] };
+    low: "#f08a3c", high: "#56b4e9", lines: ["#56b4e9", "#f08a3c", "#2fc79b", "#e29bc4", "#f0c040", "#7cc7f2", "#c9ad4a", "#b0b0b0"] };
   const root = document.documentElement;
 
   function stored() {

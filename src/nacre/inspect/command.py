@@ -1,0 +1,249 @@
+"""`nacre inspect`: a figure of a run, or tables of what its neurons do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from nacre.inspect.gates import gate_by_label
+from nacre.inspect.health import health
+from nacre.inspect.labels import layer_of
+from nacre.inspect.lesion_study import lesion_study
+from nacre.inspect.strengths import strengths
+from nacre.inspect.tuning import TooFewLabels, tuning
+from nacre.inspect.view import open_recording
+from nacre.io import write_whole
+from nacre.progress import bars
+from nacre.provenance import provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from nacre.inspect.health import Health
+    from nacre.inspect.lesion_study import LesionStudy
+    from nacre.inspect.recording import Recording
+    from nacre.inspect.tuning import Tuning
+
+_SHOWN = 5  # of the best tuned
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """What to look at.
+
+    Attributes:
+        run: A run, or a recording.
+        figure: Which figure to draw; None for tables.
+        out: File of the figure, or folder of the tables; None for one in the current folder.
+        layer: Name of the layer; None for the only one.
+        head: Head of figures that show one.
+        sample: Sample of figures that show one.
+        step: Step of figures that show one; None for the middle.
+        what: Whose answers neurons are held against, "truth" or "answer".
+        output: Of several numbers, the one whose thirds are the labels; None for the first.
+        permutations: Of the control.
+        samples: Sequences or drives to record, where a run has no recording yet.
+        steps: Steps of each sample that lesions are tried on; None for all.
+        again: Whether the run is recorded anew.
+        data_dir: Where data files lie.
+    """
+
+    run: Path
+    figure: str | None = None
+    out: Path | None = None
+    layer: str | None = None
+    head: int = 0
+    sample: int = 0
+    step: int | None = None
+    what: str = "truth"
+    output: str | None = None
+    permutations: int = 200
+    samples: int = 8
+    steps: int | None = None
+    again: bool = False
+    data_dir: Path | None = None
+
+
+def inspect_run(options: InspectOptions) -> None:
+    """Draw a figure, or write tables and say what stands in them."""
+    console = Console(stderr=True)
+    recording = open_recording(options.run, options.samples, options.data_dir, console, again=options.again)
+    if options.figure is not None:
+        from nacre.inspect.figures import save_figure  # matplotlib takes seconds to import
+
+        out = options.out or Path(f"{options.figure}.svg")
+        save_figure(_draw(options.figure, recording, options, console), out)
+        console.print(f"wrote {out}")
+        return
+    _write_tables(recording, options, console)
+
+
+def _draw(figure: str, recording: Recording, options: InspectOptions, console: Console) -> Figure:
+    from nacre.inspect import figures
+
+    layer = layer_of(recording, options.layer).name
+    place = (recording, layer, options.sample, options.head)
+    if figure == figures.FigureKind.TUNING:
+        return figures.draw_tuning(_tuning(recording, options))
+    if figure == figures.FigureKind.LESION:
+        return figures.draw_lesion(_lesions(recording, options, console))
+    if figure == figures.FigureKind.GATES:
+        return figures.draw_gates(recording, layer, options.sample)
+    if figure == figures.FigureKind.ACTIVITY:
+        return figures.draw_activity(*place)
+    if figure == figures.FigureKind.ATTENTION:
+        return figures.draw_attention(*place, options.step)
+    known = 0 <= options.sample < recording.samples  # if not, the figure says so
+    middle = recording.layers[layer].length(options.sample) // 2 if known else 0
+    return figures.draw_circuit(*place, middle if options.step is None else options.step)
+
+
+def _tuning(recording: Recording, options: InspectOptions) -> Tuning:
+    return tuning(recording, options.layer, options.what, options.output, permutations=options.permutations)
+
+
+def _lesions(recording: Recording, options: InspectOptions, console: Console) -> LesionStudy:
+    with bars(console) as progress:
+        bar = progress.add_task("lesions", total=None, loss="")
+        return lesion_study(
+            recording,
+            layer=options.layer,
+            steps=options.steps,
+            progress=lambda done, of: progress.update(bar, completed=done, total=of),
+        )
+
+
+def _write_tables(recording: Recording, options: InspectOptions, console: Console) -> None:
+    out = options.out or Path("inspect")
+    out.mkdir(parents=True, exist_ok=True)
+    found, study = health(recording, options.layer), _lesions(recording, options, console)
+    tables: dict[str, Sequence[dict[str, Any]]] = {"lesions.csv": study.table()}
+    tuned = None
+    try:
+        tuned = _tuning(recording, options)
+        tables["tuning.csv"] = tuned.rows()
+        tables["gates.csv"] = [
+            row
+            for gate in layer_of(recording, options.layer).gates
+            for row in gate_by_label(recording, gate, options.what, options.output, layer=options.layer).rows()
+        ]
+    except TooFewLabels as error:  # there is still a lot to tell
+        console.print(f"no tuning: {error}")
+    for name, rows in tables.items():
+        write_whole(out / name, _csv(rows).encode())
+    summary = _summary(recording, options, found, tuned, study)
+    write_whole(out / "inspect.json", (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
+    _show(console, summary)
+    console.print(f"wrote {', '.join([*tables, 'inspect.json'])} into {out}")
+
+
+def _summary(
+    recording: Recording, options: InspectOptions, found: Health, tuned: Tuning | None, study: LesionStudy
+) -> dict[str, Any]:
+    """What the tables come to, as plain data."""
+    strong = strengths(recording.model(), found.layer.partition("#")[0])
+    groups = [row for row in study.rows if row.lesion.index is None and row.lesion.head is None]
+    return {
+        "provenance": provenance(None),
+        "recording": recording.about.name,
+        "samples": list(recording.about.samples),
+        "layer": found.layer,
+        "neurons": found.neurons,
+        "dead": found.dead,
+        "saturated": found.saturated,
+        "effective_keys": {
+            "mean": _list(found.keys_mean),
+            "min": _list(found.keys_min),
+            "max": _list(found.keys_max),
+        },
+        "phi_std": _list(found.phi_std),
+        "omega_std": _list(found.omega_std),
+        "synapses": strong.synapses,
+        "flipped": strong.flipped.tolist(),
+        "tuning": None if tuned is None else _of_tuning(tuned),
+        "lesions": {
+            "metric": study.metric,
+            "better": study.better,
+            "intact": _number(study.intact),
+            "steps": options.steps,
+            "groups": {
+                row.lesion.group: {"change": _number(row.change), "metric": _number(row.metric)} for row in groups
+            },
+        },
+    }
+
+
+def _of_tuning(tuned: Tuning) -> dict[str, Any]:
+    above: dict[str, int] = {}
+    for place in np.argwhere(tuned.above):
+        group = tuned.columns[place[1]].partition(" ")[0]
+        above[group] = above.get(group, 0) + 1
+    best = tuned.rows()[:_SHOWN]
+    return {
+        "what": tuned.what,
+        "labels": {name: int(n) for name, n in zip(tuned.names, tuned.counts, strict=True)},
+        "threshold": _number(tuned.threshold),
+        "permutations": tuned.permutations,
+        "control": str(tuned.control),
+        "above": above,
+        "best": [{k: _number(v) if isinstance(v, float) else v for k, v in row.items()} for row in best],
+    }
+
+
+def _show(console: Console, summary: dict[str, Any]) -> None:
+    tuned = summary["tuning"]
+    table = Table(
+        "group", "neurons", "dead", "saturated", "tuned", "change when silent", summary["lesions"]["metric"]
+    )
+    for group, count in summary["neurons"].items():
+        lesion = summary["lesions"]["groups"].get(group, {})
+        table.add_row(
+            group,
+            str(count),
+            str(summary["dead"][group]),
+            str(summary["saturated"][group]),
+            "" if tuned is None else str(tuned["above"].get(group, 0)),
+            _text(lesion.get("change")),
+            _text(lesion.get("metric")),
+        )
+    table.add_row("none silent", "", "", "", "", "0", _text(summary["lesions"]["intact"]), style="bold")
+    console.print(table)
+    keys = summary["effective_keys"]["mean"]
+    console.print(f"effective keys by head: {', '.join(_text(x) for x in keys)}")
+    if tuned is not None:
+        console.print(
+            f"tuned: more information on {tuned['what']} than {_text(tuned['threshold'])} bits, which chance "
+            f"gives the best of all in about 5 % of {tuned['permutations']} permutations"
+        )
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+    return text.getvalue()
+
+
+def _list(values: np.ndarray) -> list[float | None]:
+    return [_number(x) for x in values]
+
+
+def _number(value: float) -> float | None:
+    """Six digits; None for what is not finite: JSON has no word for it."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
