@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from nacre._check import there_are
+from nacre.inspect import labels
 from nacre.inspect.recording import GROUPS
 from nacre.picture import open_frame
 from nacre.train.plot_style import COLOURS
@@ -103,13 +103,7 @@ def layer_of(
     Raises:
         ValueError: If there is no such layer, sample, head or step.
     """
-    if layer is None and len(recording.layers) == 1:
-        layer = next(iter(recording.layers))
-    if layer is None or layer not in recording.layers:
-        raise ValueError(
-            f"layer must name a layer of the recording, got {layer!r}; {there_are(layer, recording.layers)}"
-        )
-    found = recording.layers[layer]
+    found = labels.layer_of(recording, layer)
     _place("sample", sample, recording.samples)
     if found.length(sample) == 0:
         raise ValueError(f"sample must have steps that are no padding, got {sample}; choose another one")
