@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre.inspect import levels
-from nacre.inspect.blocks import BlockWriter, array_of, new_array
+from nacre.inspect.blocks import Arrays, BlockWriter, array_of, new_array
 from nacre.inspect.levels import FACTOR, level_name, summary, write_levels
 from nacre.inspect.recording import LayerRecording, read_curve
 
@@ -220,7 +220,7 @@ def test_a_curve_covers_its_window_bounds_its_data_and_has_few_points(curve_grou
     start, stop = min(ends), min(max(ends), (LONG, 777)[sample])
     if start >= stop:
         return
-    first, rows = read_curve(group, "states", sample, start, stop, points, (LONG, 777)[sample], head)
+    first, rows = read_curve(Arrays(group), "states", sample, start, stop, points, (LONG, 777)[sample], head)
     assert len(first) == len(rows)
     assert rows.shape[1:] == (3, 2)
     assert first[0] <= start
@@ -248,7 +248,7 @@ def test_a_curve_covers_its_window_bounds_its_data_and_has_few_points(curve_grou
 def test_few_steps_come_as_they_are(curve_group, start, count, more):
     group, data = curve_group
     stop = min(start + count, 777)
-    first, rows = read_curve(group, "states", 1, start, stop, stop - start + more, 777, 1)
+    first, rows = read_curve(Arrays(group), "states", 1, start, stop, stop - start + more, 777, 1)
     assert np.array_equal(first, np.arange(start, stop))
     for part in range(3):
         assert np.array_equal(rows[:, part], data[1, start:stop, 1])
@@ -258,7 +258,7 @@ def test_few_steps_come_as_they_are(curve_group, start, count, more):
 def test_whole_summaries_of_a_level_are_exact(curve_group, unit):
     group, data = curve_group
     stop = LONG // unit * unit
-    first, rows = read_curve(group, "states", 0, unit, stop, (stop - unit) // unit, LONG, 0)
+    first, rows = read_curve(Arrays(group), "states", 0, unit, stop, (stop - unit) // unit, LONG, 0)
     assert np.array_equal(first, np.arange(unit, stop, unit))
     want = plain(data[0, unit:stop, 0], unit)
     assert np.array_equal(rows[:, :2], want[:, :2].astype(np.float32))
@@ -269,7 +269,7 @@ def test_whole_summaries_of_a_level_are_exact(curve_group, unit):
 def test_means_of_a_curve_count_every_step_once(curve_group, sample, points, start):
     group, data = curve_group
     length = (LONG, 777)[sample]
-    first, rows = read_curve(group, "states", sample, start, length, points, length, 0)
+    first, rows = read_curve(Arrays(group), "states", sample, start, length, points, length, 0)
     ends = np.append(first[1:], length)
     want = [data[sample, a:b, 0].astype(np.float64).mean(0) for a, b in zip(first, ends, strict=True)]
     np.testing.assert_allclose(rows[:, 2], want, rtol=1e-4, atol=1e-5)
@@ -287,17 +287,17 @@ def test_a_picture_of_many_steps_reads_few_numbers(curve_group, monkeypatch):
         return got
 
     monkeypatch.setattr(zarr.Array, "__getitem__", get)
-    read_curve(group, "states", 0, 0, LONG, 9, LONG, 0)
+    read_curve(Arrays(group), "states", 0, 0, LONG, 9, LONG, 0)
     assert sum(read) <= 9 * FACTOR + FACTOR
     for unit in (8, 64, 512):
         read.clear()
-        read_curve(group, "states", 0, 0, 9 * unit, 9, LONG, 0)
+        read_curve(Arrays(group), "states", 0, 0, 9 * unit, 9, LONG, 0)
         assert read == [9]
 
 
 def test_without_levels_a_curve_is_summed_up_from_its_steps():
     group, data = stored([1000], width=3)
-    first, rows = read_curve(group, "states", 0, 100, 900, 100, 1000)
+    first, rows = read_curve(Arrays(group), "states", 0, 100, 900, 100, 1000)
     assert np.array_equal(first, np.arange(100, 900, 8))
     want = plain(data[0, 100:900], 8)
     assert np.array_equal(rows[:, :2], want[:, :2].astype(np.float32))
@@ -309,7 +309,7 @@ def test_the_last_point_of_a_window_knows_of_nothing_behind_the_sample():
     group, _ = stored([3001, 2001])
     for sample, length in enumerate((3001, 2001)):
         for points in (1, 7, 100, 375, 10_000):
-            _, rows = read_curve(group, "states", sample, 0, length, points, length)
+            _, rows = read_curve(Arrays(group), "states", sample, 0, length, points, length)
             assert np.abs(rows).max() < 100
 
 

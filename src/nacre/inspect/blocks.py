@@ -46,6 +46,30 @@ def array_of(group: zarr.Group, name: str) -> zarr.Array:
     return array
 
 
+class Arrays:
+    """Arrays of a group that nobody writes to any more. Each is opened once: that takes longer than reading.
+
+    Args:
+        group: Where they are.
+    """
+
+    def __init__(self, group: zarr.Group) -> None:
+        self._group = group
+        self._names = set(group.array_keys())
+        self._open: dict[str, zarr.Array] = {}
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such an array."""
+        return name in self._names
+
+    def __getitem__(self, name: str) -> zarr.Array:
+        """An array; several threads may ask."""
+        found = self._open.get(name)
+        if found is None:
+            found = self._open[name] = array_of(self._group, name)
+        return found
+
+
 class BlockWriter:
     """Writes rows of an array [samples, steps, ...] in any order that goes forward, and reads nothing back.
 

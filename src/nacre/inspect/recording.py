@@ -12,7 +12,7 @@ import zarr
 
 from nacre._check import choice
 from nacre.inspect.about import About
-from nacre.inspect.blocks import array_of
+from nacre.inspect.blocks import Arrays
 from nacre.inspect.layer_writer import SENSORY
 from nacre.inspect.levels import FACTOR, counts_of, level_name, summary
 from nacre.inspect.writer import FORMAT, MODEL, STORE
@@ -49,13 +49,14 @@ class Recording:
         if not (self.path / STORE).is_dir():
             raise FileNotFoundError(f"{self.path} is no recording; make one with nacre.inspect.record")
         try:
-            self._root = zarr.open_group(self.path / STORE, mode="r")
-            attributes: dict[str, Any] = dict(self._root.attrs)
+            root = zarr.open_group(self.path / STORE, mode="r")
+            attributes: dict[str, Any] = dict(root.attrs)
+            self._arrays = Arrays(root)
             form = attributes["format"]
             self.about = About.from_dict(attributes["about"])
             names: list[str] = attributes["layers"]
             self.layers = {
-                name: LayerRecording(name, _group(self._root, number, name)) for number, name in enumerate(names)
+                name: LayerRecording(name, _group(root, number, name)) for number, name in enumerate(names)
             }
             self._length: dict[str, list[int]] = attributes["length"]
             self.has_model = bool(attributes["model"])
@@ -81,7 +82,7 @@ class Recording:
 
     def has(self, name: str) -> bool:
         """Whether there is an array "x", "time", "padding", "output", "answer" or "truth"."""
-        return name in self._root
+        return name in self._arrays
 
     def length(self, name: str, sample: int) -> int:
         """Steps of a sample of "x" or "output"."""
@@ -89,13 +90,13 @@ class Recording:
 
     def array(self, name: str) -> zarr.Array:
         """An array of the whole recording: "x", "time", "output", "truth" [B, T, ...] or "answer" [B, 1, O]."""
-        return array_of(self._root, name)
+        return self._arrays[name]
 
     def curve(self, name: str, sample: int, start: int, stop: int, points: int) -> tuple[NDArray, NDArray]:
         """Summaries of steps of "x" or "output"; see `LayerRecording.curve`."""
         choice("name", name, self._length)
         length = self.length(name, sample)
-        return read_curve(self._root, name, sample, start, min(stop, length), points, length)
+        return read_curve(self._arrays, name, sample, start, min(stop, length), points, length)
 
 
 class LayerRecording:
@@ -116,7 +117,7 @@ class LayerRecording:
 
     def __init__(self, name: str, group: zarr.Group) -> None:
         attributes: dict[str, Any] = dict(group.attrs)
-        self.name, self._group = name, group
+        self.name, self._arrays = name, Arrays(group)
         self.heads: int = attributes["heads"]
         self.gates: tuple[str, ...] = tuple(attributes["gates"])
         width, backbone = attributes["width"], attributes["neurons"]
@@ -141,7 +142,7 @@ class LayerRecording:
 
     def has(self, name: str) -> bool:
         """Whether there is such an array."""
-        return name in self._group
+        return name in self._arrays
 
     def length(self, sample: int) -> int:
         """Steps of a sample."""
@@ -154,7 +155,7 @@ class LayerRecording:
         `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value` [B, T, H, D], `time` [B, T].
         Means over the attended keys by attention weight: `states` [B, T, H, neurons], `gates` [B, T, H, gates].
         """
-        return array_of(self._group, name)
+        return self._arrays[name]
 
     def time(self, sample: int, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """Stamps of steps; their numbers where the layer was given none."""
@@ -181,7 +182,7 @@ class LayerRecording:
             are, if they are few enough.
         """
         length = self.length(sample)
-        return read_curve(self._group, name, sample, start, min(stop, length), points, length, head)
+        return read_curve(self._arrays, name, sample, start, min(stop, length), points, length, head)
 
 
 def key_of(number: int, name: str) -> str:
@@ -196,7 +197,7 @@ def _group(root: zarr.Group, number: int, name: str) -> zarr.Group:
 
 
 def read_curve(
-    group: zarr.Group,
+    arrays: Arrays,
     name: str,
     sample: int,
     start: int,
@@ -207,10 +208,10 @@ def read_curve(
 ) -> tuple[NDArray, NDArray]:
     """See `LayerRecording.curve`; `length` is that of the sample."""
     level, size = 0, max(1, (stop - start) // max(1, points))  # steps of a summary
-    while FACTOR ** (level + 1) <= size and level_name(name, level + 1) in group:
+    while FACTOR ** (level + 1) <= size and level_name(name, level + 1) in arrays:
         level += 1
     unit = FACTOR**level
-    array = array_of(group, level_name(name, level))
+    array = arrays[level_name(name, level)]
     first, last = start // unit, -(-stop // unit)
     place = (sample, slice(first, last), *([slice(None)] * (level > 0)), *([] if head is None else [head]))
     rows = np.asarray(array[place], np.float32)

@@ -1,7 +1,7 @@
 "use strict";
 // Where the data comes from: the server, or, in a report, the page itself.
 (function (nacre) {
-  const STEPS = 64, KEPT = 48;  // steps of a block, blocks that are kept
+  const STEPS = 32, KEPT = 64;  // steps of a block, blocks that are kept
 
   async function ask(address, options) {
     let response;
@@ -105,7 +105,7 @@
     // What is known of a step now, and a promise where it is not known yet.
     at(step) {
       const number = Math.floor(step / STEPS), entry = this.load(number);
-      if ((number + 1) * STEPS < this.length) this.load(number + 1);  // for playing on
+      if (entry.data && (number + 1) * STEPS < this.length) this.load(number + 1);  // for playing on
       if (!entry.data) return { row: null, ready: entry.ready };
       const i = step - entry.data.start, row = {};
       for (const name in entry.data) {
