@@ -72,10 +72,9 @@ class Rerun:
     def gates(self, lesions: Sequence[Lesion], layer: str) -> Tensor:
         """Means [T, H, gates] of a layer's gates over the keys of each step, of the model with these lesions."""
         model = lesioned(self.model, lesions) if lesions else self.model
-        names = self.recording.layers[layer].gates
-        parts = []
+        layers, parts = self.recording.layers, []
         for given in self._given:
-            with watching(model, lambda name, layer: GateCurves(names)) as seen:
+            with watching(model, lambda name, _: GateCurves(layers[name].gates)) as seen:
                 self._run(model, given)
             curves = seen[layer].curves()  # [B, T, H, gates]
             if self._windows:
