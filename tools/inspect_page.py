@@ -1,7 +1,7 @@
 """Write the tables of docs/inspect.md: python tools/inspect_page.py [FOLDER].
 
-FOLDER holds what `nacre inspect RUN --out NAME` wrote, under the names below, with the result.json of RUN in it;
-the summary, the gates by label and the result are taken over into results/inspect first.
+FOLDER holds what `nacre inspect RUN --out NAME` wrote, under the names below, with the result.json of RUN in it,
+and that of the best control as control.json; all but the long tables is taken over into results/inspect first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ from nacre.io import write_whole
 PAGE = ROOT / "docs" / "inspect.md"
 RESULTS = ROOT / "results" / "inspect"
 RUNS = ("spiral", "spiral-plus", "drive")
-FILES = ("inspect.json", "gates.csv", "result.json")
+FILES = ("inspect.json", "gates.csv", "result.json", "control.json")
+
+
+def networks() -> str:
+    """How good the networks are, beside the best control."""
+    body = []
+    for run in RUNS:
+        mine, control = load(f"inspect/{run}/result.json"), load(f"inspect/{run}/control.json")
+        name = f"`{mine['model']}` on {mine['task']}"
+        body.append(
+            (name, mine["metric"], f"{mine['value']:.2f}", f"{control['value']:.2f} (`{control['model']}`)")
+        )
+    return table(("", "figure", "network", "best control"), body)
 
 
 def groups(run: str) -> str:
@@ -125,6 +137,7 @@ def _of(run: str) -> dict[str, Any]:
 
 
 TABLES = {
+    "networks": networks,
     "spiral": lambda: groups("spiral"),
     "spiral-plus": lambda: groups("spiral-plus"),
     "drive": lambda: groups("drive"),
