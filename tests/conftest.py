@@ -28,6 +28,15 @@ def either_path(request):
         yield request.param
 
 
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory):
+    """A folder of recordings and the port of a viewer of them."""
+    from viewer_examples import viewing
+
+    with viewing(tmp_path_factory.mktemp("viewed")) as viewed:
+        yield viewed
+
+
 @pytest.fixture
 def search(tmp_path, monkeypatch):
     """A search of three short trials, in an empty folder that holds its recipe."""

@@ -20,19 +20,12 @@ from viewer_examples import (
     exchange,
     parse,
     post,
-    viewing,
     wait_for,
     words,
     write_request,
 )
 
 LESION = b'[{"group": "inter", "index": 0}]'
-
-
-@pytest.fixture(scope="module")
-def viewed(tmp_path_factory):
-    with viewing(tmp_path_factory.mktemp("viewed")) as viewed:
-        yield viewed
 
 
 @pytest.fixture(scope="module")

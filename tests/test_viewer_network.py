@@ -24,7 +24,6 @@ from viewer_examples import (
     parse,
     post,
     serving,
-    viewing,
     wait_for,
     write_request,
 )
@@ -38,12 +37,6 @@ from nacre.inspect.view_app import make_app
 serve(make_app([Recording(sys.argv[1])]), sys.argv[2], 0, lambda at: print(at, flush=True))
 print("ended", flush=True)
 """
-
-
-@pytest.fixture(scope="module")
-def viewed(tmp_path_factory):
-    with viewing(tmp_path_factory.mktemp("viewed")) as viewed:
-        yield viewed
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from viewer_examples import (
     exchange,
     parse,
     serving,
-    viewing,
     words,
     write_request,
 )
@@ -50,12 +49,6 @@ NO_NUMBERS = [
     *("", "1" + "0" * 100, "9" * 1500, "0000000000", "%3Cscript%3E", "%F0%9F%90%9A"),
 ]
 TOO_LARGE = ["999999999", "123456789", "100000"]
-
-
-@pytest.fixture(scope="module")
-def viewed(tmp_path_factory):
-    with viewing(tmp_path_factory.mktemp("viewed")) as viewed:
-        yield viewed
 
 
 @pytest.fixture(scope="module")

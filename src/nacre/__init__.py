@@ -1,5 +1,8 @@
 """Continuous-time attention wired like the nervous system of C. elegans."""
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from nacre import data as data
 from nacre import functional as functional
 from nacre import models as models
@@ -24,3 +27,13 @@ from nacre.streaming import StreamState as StreamState
 from nacre.tasks.network import TaskNetwork as TaskNetwork
 from nacre.trace import Trace as Trace
 from nacre.wiring import Wiring as Wiring
+
+if _TYPE_CHECKING:
+    from nacre import inspect as inspect
+else:
+
+    def __getattr__(name: str) -> object:
+        """`nacre.inspect` is imported when it is first used: it needs packages that the layer does not."""
+        if name == "inspect":
+            return _import_module("nacre.inspect")
+        raise AttributeError(f"module 'nacre' has no attribute {name!r}")

@@ -3,6 +3,11 @@
 Needs the extra `view` (zarr, starlette, uvicorn).
 """
 
+from importlib.util import find_spec
+
+if find_spec("zarr") is None:
+    raise ModuleNotFoundError("nacre.inspect needs zarr; pip install 'nacre[view]'", name="zarr")
+
 from nacre.inspect.centroids import centroids
 from nacre.inspect.gates import gate_by_label
 from nacre.inspect.health import health
