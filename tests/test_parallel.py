@@ -24,6 +24,7 @@ y = net(data["x"], time=data["time"], key_padding_mask=data["padding"])
 (y * data["pull"]).sum(-1).mean().backward()
 if rank == 0:
     torch.save({k: p.grad for k, p in net.module.named_parameters()}, "gradients.pt")
+dist.barrier()  # a process that leaves early may take the other's threads with it
 dist.destroy_process_group()
 """
 
