@@ -61,9 +61,11 @@ class Recording:
             self._length: dict[str, list[int]] = attributes["length"]
             self.has_model = bool(attributes["model"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{self.path} is damaged ({error!r}); record it again") from None
+            raise ValueError(f"{self.path} is damaged ({error!r}); record it again (--again)") from None
         if form != FORMAT:
-            raise ValueError(f"{self.path} has format {form!r}, this nacre reads {FORMAT}; record it again")
+            raise ValueError(
+                f"{self.path} has format {form!r}, this nacre reads {FORMAT}; record it again (--again)"
+            )
 
     @property
     def samples(self) -> int:
