@@ -19,7 +19,7 @@ from nacre.inspect.levels import summary
 from nacre.inspect.view_gate import LARGEST_BODY, Gate
 from nacre.inspect.view_lesions import Busy, Lesions, read_lesions
 from nacre.inspect.view_query import MOST_STEPS, BadRequest, Query
-from nacre.inspect.view_source import SHOWN, Source, plain
+from nacre.inspect.view_source import Source, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("theme.js", "source.js", "chart.js", "circuit.js", "view.js", "save.js", "main.js")
 _PATIENCE = 10.0  # seconds for the body of a request
+_ANSWERS = 32  # outputs of a lesioned model that are told: more than a chart shows, for the table beside it
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -144,7 +145,7 @@ def _lesioned(lesions: Lesions, q: Query, wanted: Any) -> dict[str, Any]:  # noq
 
     return {
         "step": list(range(start, stop, size)),
-        "output": columns(outputs.float().numpy(), SHOWN),
+        "output": columns(outputs.float().numpy(), _ANSWERS),
         "gates": columns(gates[:, q.head].float().numpy(), gates.shape[-1]),
         "answer": None if answer is None else plain(answer.float().numpy()),
     }

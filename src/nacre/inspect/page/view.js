@@ -242,7 +242,7 @@
         this.busy.remove();
       }
       const { changed } = this;
-      this.overlay(this.charts.output, changed, changed && changed.output);
+      this.overlay(this.charts.output, changed, changed && changed.output.slice(0, this.curves.output.columns.length));
       this.gateCharts.forEach((chart, i) => this.overlay(chart, changed, changed && [changed.gates[i]]));
       if (this.row) this.tell(this.row);
     }
