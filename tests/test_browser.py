@@ -92,6 +92,16 @@ def wait(page, expression):
     raise AssertionError(f"never true: {expression}")
 
 
+def wait_for_numbers(page, expression, want, atol=1e-5):
+    """Until a JavaScript expression gives these numbers."""
+    for _ in range(200):
+        got = np.array(page.evaluate(expression), float)
+        if got.shape == want.shape and np.allclose(got, want, atol=atol):
+            return
+        page.wait_for_timeout(50)
+    np.testing.assert_allclose(got, want, atol=atol)
+
+
 def step_of(page):
     return int(page.locator("#step").input_value())
 
@@ -223,25 +233,19 @@ def test_sample_layer_and_head_can_be_chosen(page, layers):
     open_page(page, address)
     page.keyboard.press("End")
 
-    def shown():
-        return page.evaluate("nacre.views[0].row.gates")
+    def wait_for(sample, layer, head):
+        gates = np.asarray(recording.layers[layer].array("gates")[sample, 59, head])
+        wait_for_numbers(page, "nacre.views[0].row.gates", gates)
 
-    def held(sample, layer, head):
-        return np.asarray(recording.layers[layer].array("gates")[sample, 59, head])
-
-    np.testing.assert_allclose(shown(), held(0, "first", 0), atol=1e-5)
+    wait_for(0, "first", 0)
     assert page.locator('[data-choose="layer"] option').all_inner_texts() == ["first", "second"]
     page.locator('[data-choose="head"]').select_option("2")
-    wait(page, "nacre.views[0].row.gates && nacre.views[0].circuit.row === nacre.views[0].row")
-    page.wait_for_timeout(300)
-    np.testing.assert_allclose(shown(), held(0, "first", 2), atol=1e-5)
+    wait_for(0, "first", 2)
     page.locator('[data-choose="layer"]').select_option("1")
     expect(page.locator("circle.neuron")).to_have_count(3 * 6 + 22)
-    page.wait_for_timeout(300)
-    np.testing.assert_allclose(shown(), held(0, "second", 0), atol=1e-5)
+    wait_for(0, "second", 0)
     page.locator("#sample").select_option("1")
-    page.wait_for_timeout(500)
-    np.testing.assert_allclose(shown(), held(1, "second", 0), atol=1e-5)
+    wait_for(1, "second", 0)
 
 
 def test_a_model_that_was_not_kept_can_be_looked_at_but_not_silenced(page, layers):
@@ -374,14 +378,9 @@ def test_a_report_is_the_same_page_in_one_file(page, one, tmp_path):
     open_page(page, (tmp_path / "report.html").as_uri())
     assert page.locator("circle.neuron").count() == 32
     page.keyboard.press("End")
-    wait(page, f"nacre.views[0].step === {STEPS - 1} && nacre.views[0].row")
-    layer = recording.layers["nac"]
-    np.testing.assert_allclose(
-        page.evaluate("nacre.views[0].row.states"), np.asarray(layer.array("states")[1, -1, 0]), atol=0.01
-    )
-    np.testing.assert_allclose(
-        page.evaluate("nacre.views[0].row.input"), np.asarray(recording.array("x")[1, -1]), atol=1e-5
-    )
+    states = np.asarray(recording.layers["nac"].array("states")[1, -1, 0])
+    wait_for_numbers(page, "nacre.views[0].row.states", states, atol=0.01)
+    wait_for_numbers(page, "nacre.views[0].row.input", np.asarray(recording.array("x")[1, -1]))
     page.locator('[data-choose="head"]').select_option("1")
     wait(page, "nacre.views[0].head === 1 && nacre.views[0].row")
     neuron(page, "inter 3").hover()
