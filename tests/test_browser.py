@@ -171,6 +171,9 @@ def test_a_click_silences_a_neuron_and_the_answer_changes_and_another_click_undo
     assert len(intact) == len(changed) == 8
     assert any(np.abs(np.array(a) - np.array(b)).max() > 1 for a, b in zip(intact, changed, strict=True))
     expect(page.locator(".lesions button")).to_have_text(["value 1, head 0 ✕"])
+    with page.expect_download() as got:
+        page.locator("#save-svg").click()
+    assert "silent: value 1, head 0<" in got.value.path().read_text(encoding="utf-8")
     assert page.locator("path.silent").count() == 1
     neuron(page, "value 1").click()
     expect(page.locator("polyline.lesioned")).to_have_count(0)

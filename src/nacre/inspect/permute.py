@@ -67,7 +67,7 @@ class Permuted:
 
 
 def threshold(best: NDArray[np.float64]) -> float:
-    """What is exceeded by accident with a chance of 5 % at most.
+    """What is exceeded by accident with a chance of about 5 %; shifts in short samples are a little too lenient.
 
     Args:
         best: [P] the best of all neurons in each permutation. The truth counts as one more of them.

@@ -56,12 +56,13 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Ga
     """
     sources = [Source(recording) for recording in recordings]
     lesions = Lesions()
-    # Everything that can be fetched is in memory under its name: no path is ever made from a request.
-    pages = {f"/page/{name}": name for name in ("style.css", *SCRIPTS)} | {"/": "index.html"}
+    # All files that can be fetched are held here under their names: no path is ever made from a request.
+    names = {f"/page/{name}": name for name in ("style.css", *SCRIPTS)} | {"/": "index.html"}
+    pages = {path: (page_file(name), _TYPES[name.rpartition(".")[2]]) for path, name in names.items()}
 
     def page(request: Request) -> Response:
-        name = pages[request.scope["route"].path]
-        return Response(page_file(name), media_type=_TYPES[name.rpartition(".")[2]])
+        text, kind = pages[request.scope["route"].path]
+        return Response(text, media_type=kind)
 
     def about(request: Request) -> Response:
         return JSONResponse({"runs": [source.about() for source in sources]})

@@ -30,7 +30,7 @@
       svg("text", { x, y, fill: colours.ink, "font-size": size, "font-family": "system-ui, sans-serif" }, whole).textContent = words;
     };
     text(`${document.getElementById("title").textContent}, ${document.getElementById("now").textContent}`, 4, 16, 13);
-    for (const old of main.querySelectorAll("svg, img.picture, .title, h2, table.answers tr")) {
+    for (const old of main.querySelectorAll("svg, img.picture, .title, h2, table.answers tr, .lesions button")) {
       const box = old.getBoundingClientRect(), x = box.left - frame.left, y = box.top - frame.top + 24;
       if (!box.width) continue;
       if (old.tagName === "svg") {
@@ -41,7 +41,7 @@
       } else if (old.tagName === "IMG") {
         svg("image", { x, y, width: box.width, height: box.height, href: await dataOf(old.src) }, whole);
       } else {
-        const parts = old.tagName === "H2" ? [old] : old.children;
+        const parts = old.tagName === "H2" || old.tagName === "BUTTON" ? [old] : old.children;
         for (const part of parts) {
           const at = part.getBoundingClientRect(), mark = part.querySelector("i");
           if (mark) {
@@ -49,7 +49,9 @@
             svg("rect", { x: spot.left - frame.left, y: spot.top - frame.top + 24, width: spot.width, height: spot.height,
               fill: mark.style.background }, whole);
           }
-          text(part.textContent, at.left - frame.left + (mark ? 18 : 0), at.bottom - frame.top + 19, 12);
+          // The word before the first lesion stands to the left of its button.
+          const first = old.tagName === "BUTTON" && !old.previousElementSibling, words = part.textContent.replace(" ✕", "");
+          text(first ? `silent: ${words}` : words, at.left - frame.left + (mark ? 18 : first ? -42 : 0), at.bottom - frame.top + 19, 12);
         }
       }
     }
