@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from nacre import provenance
+from nacre._util import provenance
 from nacre.bench import fit, paper, plot, table
 from nacre.bench.files import Record, read_record, to_csv, write_record
 from nacre.bench.record import Cost, Entry, Result

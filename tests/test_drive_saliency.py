@@ -248,7 +248,7 @@ def test_drive_probabilities_of_a_window_are_those_of_the_driver():
 
 def test_drive_strip_shows_moments_above_and_their_heat_below(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("nacre.picture.png", lambda figure: drawn.append(figure) or b"png")
+    monkeypatch.setattr("nacre._util.plotting.png", lambda figure: drawn.append(figure) or b"png")
     net, frames = network(), frames_of(30)
     path = strip(NetworkDriver(net, 4, "nac"), episode_of(frames, [3] * 30), tmp_path / "new" / "a.png", moments=3)
     assert path.read_bytes() == b"png"

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre._check import ascending
+from nacre._util.checks import ascending
 from nacre.models.steps import prepare
 
 NAN = float("nan")

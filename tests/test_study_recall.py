@@ -7,8 +7,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from nacre._util.locks import Busy, alone
 from nacre.commands import app
-from nacre.lock import Busy, alone
 from nacre.study import recall_run, runs
 from nacre.study.recall import Recall, run_recall
 from nacre.study.recall_data import VALUES, draw

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import nacre
-from nacre.lock import Busy
+from nacre._util.locks import Busy
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
 from nacre.tasks.task import load_task

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nacre.lock import Busy
+from nacre._util.locks import Busy
 from nacre.tasks.recipe import Profile
 from nacre.train.cell import CHECKPOINTS
 from nacre.train.tuning import trial

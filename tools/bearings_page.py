@@ -20,9 +20,9 @@ from performance_tables import MARKED, load, table
 from provenance import ROOT, provenance, write_result
 from results_page import came_from, replace_results
 
+from nacre._util.plotting import open_frame, png
 from nacre.bearings.score import paper_score
 from nacre.io import write_whole
-from nacre.picture import open_frame, png
 from nacre.train.paper import reported
 from nacre.train.plot_style import COLOURS, TEXT, TITLE
 from nacre.train.statistics import mean_and_std

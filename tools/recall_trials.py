@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from nacre import match
+from nacre._util.locks import Busy
+from nacre._util.provenance import provenance
 from nacre.attention import NAC
 from nacre.inputs import Inputs
-from nacre.lock import Busy
 from nacre.match import MatchSynapse
 from nacre.packing import Packing
 from nacre.pairs import Tokens, mix, pair_elapsed, pair_match, pair_time_gates, shares, solve_gates
-from nacre.provenance import provenance
 from nacre.study import recall_run
 from nacre.study.recall_run import RecallRun
 from nacre.study.runs import run_once

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
 from nacre.native import library
 from nacre.native.settle import ACTIVATION_CODES, Circuit, settle_selected

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nacre._check import real, sequence
+from nacre._util.checks import real, sequence
 from nacre.attention import NAC
 from nacre.certificate import Certificate, HeadCertificate, InputFinding
 from nacre.certify_neurons import Measures, computed_neurons, judge_neurons, measure_neurons

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nacre._check import choice, require_tensor, whole
+from nacre._util.checks import choice, require_tensor, whole
 from nacre.synapses import CircuitWeights
 from nacre.wiring import GROUPS
 

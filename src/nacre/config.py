@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from nacre._check import choice, flag, real, whole
+from nacre._util.checks import choice, flag, real, whole
 from nacre.circuit import ACTIVATIONS
 from nacre.dynamics import Mode
 from nacre.wiring import Wiring

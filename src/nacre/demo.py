@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre._version import __version__
 from nacre.data.spirals import HALF, POINTS, make_spirals
 from nacre.demo_nets import CORES, SpiralNet, count_parameters

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from nacre._util.plotting import png
 from nacre.data.spirals import END, HALF
-from nacre.picture import png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from nacre._check import choice, whole
+from nacre._util.checks import choice, whole
 
 _SERIES_BELOW = 0.5  # below this the closed forms and their derivatives lose digits
 # Terms until 0.5**n / (n + 1)! is below the last bit.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from nacre._check import padding_mask, require_tensor, same_dtype, sequence, whole
+from nacre._util.checks import padding_mask, require_tensor, same_dtype, sequence, whole
 from nacre.attention import NAC
 from nacre.config import NACConfig
 from nacre.io import saveable

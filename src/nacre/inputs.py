@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre._check import padding_mask, sequence, time_stamps
+from nacre._util.checks import padding_mask, sequence, time_stamps
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.native.library import library
 from nacre.native.settle import ACTIVATION_CODES
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacre._check import padding_mask, whole
+from nacre._util.checks import padding_mask, whole
 from nacre.native import library
 from nacre.native.search import MOST_KEYS
 from nacre.native.search import sqrt_search as native_search

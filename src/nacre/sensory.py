@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
 from nacre.synapses import CircuitWeights, pick
 

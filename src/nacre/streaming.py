@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from nacre._check import choice, require_tensor, same_dtype, whole
+from nacre._util.checks import choice, require_tensor, same_dtype, whole
 from nacre.config import Selection
 from nacre.select import best_columns, blocks_to_search
 

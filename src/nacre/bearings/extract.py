@@ -15,14 +15,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
+from nacre._util.pool import default_jobs, each
 from nacre.bearings.extract_rows import Rows, feature_names, rows_of
 from nacre.bearings.read_pronostia import past_midnight, read_temperature
 from nacre.bearings.recordings import Recording, find_recordings
 from nacre.bearings.snapshot import BadFile
 from nacre.bearings.table import SUFFIX, FeatureTable, read_table, write_table
 from nacre.io import write_whole
-from nacre.pool import default_jobs, each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.bearings.wavelet import Morlet
 
 if TYPE_CHECKING:

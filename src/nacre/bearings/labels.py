@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre._check import real
+from nacre._util.checks import real
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

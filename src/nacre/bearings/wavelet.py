@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

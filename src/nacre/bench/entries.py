@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.models.registry import create, list_models
 
 if TYPE_CHECKING:

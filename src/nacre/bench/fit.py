@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.bench.paper import COMPLEXITY
 
 if TYPE_CHECKING:

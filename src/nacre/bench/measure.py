@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
+from nacre._util.provenance import provenance
 from nacre.bench.files import Record, read_record, write_record
 from nacre.bench.process import run_worker
 from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Cost, Entry, Result
 from nacre.bench.worker import Request
-from nacre.provenance import provenance
 
 if TYPE_CHECKING:
     from pathlib import Path

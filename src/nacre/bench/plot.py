@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from nacre._util.plotting import open_frame, png
 from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import ENOUGH, FROM, growth
 from nacre.bench.record import ACTIONS
 from nacre.bench.table import number
-from nacre.picture import open_frame, png
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,10 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import Tensor
 
+from nacre._util.provenance import provenance
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
 from nacre.bench.selection_plot import plot_recall
 from nacre.io import write_whole
-from nacre.provenance import provenance
 from nacre.select import best_columns, sqrt_topk
 from nacre.select_cluster import cluster_topk, plan_clusters
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.infer import classes_of
 

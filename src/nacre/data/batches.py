@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import Sampler
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.data.dataset import UNSCORED
 
 if TYPE_CHECKING:

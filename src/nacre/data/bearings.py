@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from nacre._check import choice, whole
+from nacre._util.checks import choice, whole
 from nacre.bearings.figures import PRONOSTIA_WORD, LifeFigures
 from nacre.bearings.labels import Label, life_fraction, physics_label, remaining_minutes
 from nacre.bearings.rigs import PRONOSTIA, RIGS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.episodes import ACTIONS, FRAME, checksums, episode_files, read_episode
 from nacre.data.store import recorded_in

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from nacre._check import choice
+from nacre._util.checks import choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable

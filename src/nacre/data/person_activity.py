@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.fetch import obtain

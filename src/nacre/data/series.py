@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.data.dataset import Dataset, Kind
 
 if TYPE_CHECKING:

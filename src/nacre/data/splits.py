@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.data.dataset import Kind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import choice, whole
+from nacre._util.checks import choice, whole
 from nacre.data.columns import Columns
 from nacre.data.csv_rows import dataset_of, feature_values, order_rows, pieces, read_clock, whole_groups
 from nacre.data.csv_table import read_table

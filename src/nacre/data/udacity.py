@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.store import recorded_in

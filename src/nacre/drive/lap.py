@@ -7,11 +7,11 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from nacre._util.provenance import provenance
 from nacre.data.episodes import ACTIONS, Drive
 from nacre.drive.episode import errors_of, run_episode
 from nacre.drive.policy import NetworkDriver
 from nacre.io import write_whole
-from nacre.provenance import provenance
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nacre._util.plotting import open_frame, png
 from nacre.drive.road import HALF_WIDTH
 from nacre.drive.world import FPS
-from nacre.picture import open_frame, png
 from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.attention import NAC
 from nacre.data.dataset import Kind
 from nacre.data.episodes import ACTIONS

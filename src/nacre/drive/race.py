@@ -14,15 +14,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nacre._check import whole
+from nacre._util.checks import whole
+from nacre._util.pool import default_jobs, each
+from nacre._util.provenance import provenance
 from nacre.data.episodes import Drive
 from nacre.drive.contender import Contender, contenders
 from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
 from nacre.drive.policy import Decision, NetworkDriver
 from nacre.drive.standings import COLUMNS, Standing, as_rows, markdown, standing, words
 from nacre.io import write_whole
-from nacre.pool import default_jobs, each
-from nacre.provenance import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
+from nacre._util.pool import default_jobs, each
 from nacre.data.episodes import SUFFIX, Drive, read_episode, write_episode
 from nacre.drive.episode import run_episode
 from nacre.drive.expert import Expert
-from nacre.pool import default_jobs, each
 from nacre.train.statistics import wilson
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.data.episodes import ACTIONS, FRAME
 from nacre.drive.world import FPS
 from nacre.io import write_whole
@@ -112,7 +112,7 @@ def strip(driver: NetworkDriver, episode: Episode, path: Path, moments: int = 8)
     """
     from matplotlib.figure import Figure
 
-    from nacre.picture import png
+    from nacre._util.plotting import png
 
     chosen = spread_moments(episode.label, whole("moments", moments, 1))
     figure = Figure(figsize=(1.75 * len(chosen) + 0.5, 4.6), layout="constrained")

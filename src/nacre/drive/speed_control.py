@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nacre._check import real
+from nacre._util.checks import real
 
 LONGEST_STEP = 0.2  # seconds; a longer pause of the simulator counts as this much
 # Below this speed (mph) there is no braking: at 5 mph and less the simulator takes a negative throttle as reverse

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
+from nacre._util.hosts import is_address
 from nacre.drive.engineio import shorten
-from nacre.host import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

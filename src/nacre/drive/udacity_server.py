@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from websockets.asyncio.server import ServerConnection, broadcast
 from websockets.asyncio.server import serve as listen
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.drive.engineio import shorten
 from nacre.drive.link_stats import Complaints
 from nacre.drive.speed_control import SpeedController

@@ -13,6 +13,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from nacre._util.progress import bars
+from nacre._util.provenance import provenance
 from nacre.inspect.gates import gate_by_label
 from nacre.inspect.health import health
 from nacre.inspect.labels import layer_of
@@ -21,8 +23,6 @@ from nacre.inspect.strengths import strengths
 from nacre.inspect.tuning import TooFewLabels, tuning
 from nacre.inspect.view import open_recording
 from nacre.io import write_whole
-from nacre.progress import bars
-from nacre.provenance import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

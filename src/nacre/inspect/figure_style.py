@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
+from nacre._util.plotting import open_frame
 from nacre.inspect import labels
 from nacre.inspect.recording import GROUPS
-from nacre.picture import open_frame
 from nacre.train.plot_style import COLOURS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.inspect.labels import labels_of, layer_of
 
 if TYPE_CHECKING:

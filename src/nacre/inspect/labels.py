@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre._check import choice, there_are
+from nacre._util.checks import choice, there_are
 from nacre.data.dataset import UNSCORED
 from nacre.inspect_names import What
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nacre._check import choice, there_are
+from nacre._util.checks import choice, there_are
 from nacre.inspect.recording import GROUPS
 from nacre.inspect.watch import layers_of
 from nacre.trace import BACKBONE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import there_are, whole
+from nacre._util.checks import there_are, whole
 from nacre.inspect.lesion import Lesion, size_of
 from nacre.inspect.lesion_heads import LesionedHeads
 from nacre.inspect.recording import GROUPS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import choice, time_stamps
+from nacre._util.checks import choice, time_stamps
 from nacre.inspect.about import About
 from nacre.inspect.layer_writer import Detail, LayerWriter
 from nacre.inspect.outputs import outputs_of

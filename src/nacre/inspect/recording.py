@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.inspect.about import About
 from nacre.inspect.blocks import Arrays
 from nacre.inspect.layer_writer import SENSORY

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._check import choice, whole
+from nacre._util.checks import choice, whole
 from nacre.inspect.about import About
 from nacre.inspect.drive import record_drives
 from nacre.inspect.layer_writer import Detail, LayerWriter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from nacre._check import there_are, whole
+from nacre._util.checks import there_are, whole
 from nacre.inspect.watch import layers_of
 
 if TYPE_CHECKING:

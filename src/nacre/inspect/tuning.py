@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.inspect.association import associate, quantile_bins, standardised
 from nacre.inspect.labels import Labels, labels_of, layer_of
 from nacre.inspect.permute import TIE, Control, Permuted, threshold

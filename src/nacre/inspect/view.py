@@ -12,12 +12,12 @@ import uvicorn
 from rich.console import Console
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from nacre._util.progress import bars
 from nacre.inspect.recording import Recording
 from nacre.inspect.run import FOLDER, record_run
 from nacre.inspect.view_app import make_app
 from nacre.inspect.view_report import write_report
 from nacre.inspect.writer import STORE
-from nacre.progress import bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

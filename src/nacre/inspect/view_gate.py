@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import PlainTextResponse
 
-from nacre.host import is_address
+from nacre._util.hosts import is_address
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.inspect.view_app import SCRIPTS, page_file
 from nacre.inspect.view_source import Source, plain
 from nacre.io import write_whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from nacre._check import real, sequence, whole
+from nacre._util.checks import real, sequence, whole
 from nacre.models.steps import Steps, prepare
 
 if TYPE_CHECKING:

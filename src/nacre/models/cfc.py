@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for

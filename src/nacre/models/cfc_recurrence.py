@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.models.cfc_loop import decaying, gated, run_steps, without_gate
 from nacre.native import library
 from nacre.native.cfc import run_layer

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from nacre._check import flag, whole
+from nacre._util.checks import flag, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, split_heads
 from nacre.models.contiformer_flow import Field, QueryCurve, path

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from nacre._check import flag, real, whole
+from nacre._util.checks import flag, real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads, unbind_time
 from nacre.models.registry import ModelInfo, register

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, unbind_time
 from nacre.models.flow import relaxing_steps

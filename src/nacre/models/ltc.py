@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.ltc_neurons import LTCNeurons

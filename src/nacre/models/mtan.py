@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads
 from nacre.models.registry import ModelInfo, register

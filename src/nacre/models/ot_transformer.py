@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre._check import real
+from nacre._util.checks import real
 from nacre.io import saveable
 from nacre.models.registry import ModelInfo, register
 from nacre.models.space import Real, Whole

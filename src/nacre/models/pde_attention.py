@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from nacre._check import choice, real, whole
+from nacre._util.checks import choice, real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models.registry import ModelInfo, register

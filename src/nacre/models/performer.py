@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models.registry import ModelInfo, register

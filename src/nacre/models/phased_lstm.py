@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import real
+from nacre._util.checks import real
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, unbind_time
 from nacre.models.lstm import LSTMStep

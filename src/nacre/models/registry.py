@@ -8,7 +8,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nacre._check import choice, there_are, whole
+from nacre._util.checks import choice, there_are, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import choice, flag
+from nacre._util.checks import choice, flag
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, split_heads
 from nacre.models.registry import ModelInfo, register

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, glu
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.models.base import SequenceModel
 from nacre.models.registry import ModelInfo, register

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from nacre._check import flag, real
+from nacre._util.checks import flag, real
 from nacre.io import saveable
 from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models.registry import ModelInfo, register

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacre._check import ascending
+from nacre._util.checks import ascending
 from nacre.inputs import blank_padding
 
 

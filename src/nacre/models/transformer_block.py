@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from nacre._check import whole
+from nacre._util.checks import whole
 from nacre.models.base import SequenceModel
 from nacre.models.sdpa import SDPA
 

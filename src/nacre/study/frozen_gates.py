@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nacre._check import choice, real
+from nacre._util.checks import choice, real
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

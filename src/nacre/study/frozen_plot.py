@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from nacre.picture import open_frame, png
+from nacre._util.plotting import open_frame, png
 from nacre.study.frozen_gates import REPORTED_ERROR, Regime, Strength
 from nacre.study.frozen_run import SLACK
 from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT

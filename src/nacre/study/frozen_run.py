@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nacre._check import choice, real
-from nacre.provenance import provenance
+from nacre._util.checks import choice, real
+from nacre._util.provenance import provenance
 from nacre.study.frozen_gates import (
     HORIZON,
     Gate,

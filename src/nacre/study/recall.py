@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from nacre._check import choice, whole
+from nacre._util.checks import choice, whole
 from nacre.study.recall_data import Question
 from nacre.study.recall_net import RecallNetwork
 from nacre.study.recall_run import RecallRun

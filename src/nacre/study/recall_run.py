@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from nacre.provenance import provenance
+from nacre._util.provenance import provenance
 from nacre.study.recall_data import draw
 from nacre.study.recall_net import RecallNetwork
 

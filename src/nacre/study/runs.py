@@ -8,9 +8,9 @@ import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from nacre._util.locks import Busy, alone
+from nacre._util.progress import bars
 from nacre.io import write_whole
-from nacre.lock import Busy, alone
-from nacre.progress import bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

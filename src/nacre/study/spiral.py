@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from nacre._check import choice, whole
+from nacre._util.checks import choice, whole
 from nacre.study.runs import csv_text, run_all, write_files
 from nacre.study.spiral_data import PARTS
 from nacre.study.spiral_grid import GRIDS, Section

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from nacre.picture import open_frame, png
+from nacre._util.plotting import open_frame, png
 from nacre.study.spiral_data import PARTS
 from nacre.study.spiral_grid import DEFAULT, Section, sections_of
 from nacre.study.spiral_table import setting_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from nacre._util.provenance import provenance
 from nacre.data.spirals import POINTS
-from nacre.provenance import provenance
 from nacre.study.spiral_data import SPREAD, TEST, TRAIN, controls, draw_spirals, errors
 from nacre.study.spiral_grid import DEFAULT, Setting, sections_of
 from nacre.study.spiral_net import build

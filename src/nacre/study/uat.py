@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.study.runs import csv_text, run_all, write_files
 from nacre.study.uat_data import Target
 from nacre.study.uat_net import Variant

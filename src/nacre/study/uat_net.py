@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from torch import Tensor, nn
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.attention import NAC
 from nacre.study.uat_data import Target
 

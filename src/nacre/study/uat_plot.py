@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from nacre.picture import open_frame, png
+from nacre._util.plotting import open_frame, png
 from nacre.study.uat_data import Target, controls, grid
 from nacre.study.uat_net import Variant
 from nacre.study.uat_table import TITLES, rows_of

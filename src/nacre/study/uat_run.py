@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.nn.functional import mse_loss
 
-from nacre._check import choice, whole
-from nacre.provenance import provenance
+from nacre._util.checks import choice, whole
+from nacre._util.provenance import provenance
 from nacre.study.uat_data import Target, grid, held_out, training
 from nacre.study.uat_net import HEADS, UatNetwork, Variant
 from nacre.tasks.recipe import Profile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.tasks.augment_frames import check_frames, frames
 from nacre.tasks.augment_steering import check_steering, steering
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre._check import choice
+from nacre._util.checks import choice
 from nacre.tasks.control_base import Control
 from nacre.tasks.control_bearings import LifeClock, LinearRms
 from nacre.tasks.control_driving import LastAction, ZeroSteering

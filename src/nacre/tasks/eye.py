@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre._check import choice
+from nacre._util.checks import choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

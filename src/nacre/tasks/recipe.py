@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from nacre._check import choice, real, there_are, whole
+from nacre._util.checks import choice, real, there_are, whole
 from nacre.tasks.augment import AUGMENTATIONS
 from nacre.tasks.eye import Activation, Colours, DropoutAfter, Tokens
 

@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nacre._check import there_are
+from nacre._util.checks import there_are
 from nacre.data.catalog import loader_of
 
 if TYPE_CHECKING:

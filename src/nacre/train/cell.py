@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nacre._util.locks import alone
 from nacre.io import write_whole
-from nacre.lock import alone
 from nacre.tasks.recipe import Precision, Profile
 
 if TYPE_CHECKING:
@@ -96,5 +96,5 @@ class Cell:
         write_whole(mark, self.fingerprint().encode())
 
     def alone(self) -> AbstractContextManager[None]:
-        """Hold the cell for this process; raises `nacre.lock.Busy` if another one holds it."""
+        """Hold the cell for this process; raises `nacre._util.locks.Busy` if another one holds it."""
         return alone(self.directory / ".lock")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 
 
 class Executor(StrEnum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nacre.progress import bars
+from nacre._util.progress import bars
 from nacre.train.cell import RESULT
 from nacre.train.ray_cluster import joined
 from nacre.train.ray_worker import SETTINGS, Outcome, Setup, job_of, run_job

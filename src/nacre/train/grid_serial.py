@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from nacre.lock import Busy
-from nacre.progress import bars
+from nacre._util.locks import Busy
+from nacre._util.progress import bars
 from nacre.tasks.controls import CONTROLS
 from nacre.train.report import name_of
 from nacre.train.run import help_with, run_cell

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-from nacre._check import choice
+from nacre._util.checks import choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

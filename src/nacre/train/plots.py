@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
+from nacre._util.plotting import open_frame, png
 from nacre.data.dataset import Kind
 from nacre.io import write_whole
-from nacre.picture import open_frame, png
 from nacre.train.compare import blocks_of, mean_ranks, rows_of
 from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw
 from nacre.train.plots_runs import forecast_curves, loss_curves

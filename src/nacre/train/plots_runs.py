@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from nacre.picture import open_frame, png
+from nacre._util.plotting import open_frame, png
 from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT, TITLE, NothingToDraw, leading
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nacre._util.locks import Busy
 from nacre._version import __version__
-from nacre.lock import Busy
 from nacre.train.team import FAILURES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nacre._check import choice, there_are
+from nacre._util.checks import choice, there_are
 
 if TYPE_CHECKING:
     import os

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from nacre._util.provenance import provenance
 from nacre.data.dataset import Kind
 from nacre.io import save, write_whole
-from nacre.provenance import provenance
 from nacre.tasks.answers import answers_of
 from nacre.tasks.controls import CONTROLS, create_control
 from nacre.tasks.metrics import metric_of

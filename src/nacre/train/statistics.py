@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nacre._check import real, whole
+from nacre._util.checks import real, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from optuna.distributions import CategoricalDistribution
 
-from nacre.picture import open_frame, png
+from nacre._util.plotting import open_frame, png
 from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE
 from nacre.train.tuning.storage import Outcome, finished, loss_of, outcome, quietly
 

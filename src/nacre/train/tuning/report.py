@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from nacre._util.provenance import provenance
 from nacre.io import write_whole
-from nacre.provenance import provenance
 from nacre.tasks.recipe import SUFFIX, to_toml
 from nacre.train.tuning.space import recipe_at, start_of, values_of
 from nacre.train.tuning.storage import ERROR, Outcome, finished, loss_of, outcome

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from rich.console import Console
 
-from nacre._check import whole
-from nacre.lock import Busy
+from nacre._util.checks import whole
+from nacre._util.locks import Busy
+from nacre._util.progress import bars
 from nacre.models.registry import model_info
 from nacre.models.space import Choice, Dimension, Real, Space
-from nacre.progress import bars
 from nacre.tasks.recipe import Profile, load_recipe
 from nacre.tasks.task import load_task
 from nacre.train.tuning.report import introduce, write_report

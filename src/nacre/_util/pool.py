@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING, TypeVar
 
-from nacre.progress import bars
+from nacre._util.progress import bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

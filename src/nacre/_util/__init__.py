@@ -1,0 +1,1 @@
+"""Helpers without words of our field: checks, files, locks, progress, processes, plotting."""
