@@ -44,7 +44,7 @@ OPTIONS = {
     "top_k": [2, 20, None],
     "mode": ["euler", "steady"],
     "sparsity": [0.0, 0.05, 0.2, 0.9, 0.95],
-    "wiring": ["random", "dense", "mlp", nacre.wiring_build.backbone_wiring("random", 16, 30, 0.3, 7)],
+    "wiring": ["random", "dense", "mlp", nacre.wiring.builders.backbone_wiring("random", 16, 30, 0.3, 7)],
     "causal": [True],
     "dropout": [0.5],
     "phi": ["tanh", "linear"],

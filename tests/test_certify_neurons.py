@@ -154,7 +154,7 @@ def test_padding_does_not_count_as_change(bias):
 
 
 def test_neurons_that_reach_no_motor_neuron_are_left_out_and_not_dead():
-    wiring = nacre.wiring_build.backbone_wiring("mlp", 16, 12, 0.0, 1)
+    wiring = nacre.wiring.builders.backbone_wiring("mlp", 16, 12, 0.0, 1)
     adjacency = wiring.adjacency.copy()
     adjacency[[4, 9]] = 0
     lame = nacre.Wiring(adjacency, wiring.input_adjacency, wiring.groups)

@@ -7,7 +7,7 @@ import torch
 
 from nacre import Backbone, NCPCell, SensoryGate, Wiring
 from nacre.backbone import plan
-from nacre.wiring_build import WiringKind, backbone_wiring, sensory_wiring
+from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
 
 KINDS = [str(k) for k in WiringKind]
 

@@ -136,8 +136,8 @@ def test_docstring_examples_run(name, tmp_path):
     import ncps.wirings  # noqa: F401  makes `ncps` resolve below
 
     known = {"torch": torch, "nacre": nacre, "ncps": sys.modules["ncps"], "tmp": tmp_path, "NAC": nacre.NAC}
-    known |= {"backbone_wiring": nacre.wiring_build.backbone_wiring}
-    known |= {"sensory_wiring": nacre.wiring_build.sensory_wiring}
+    known |= {"backbone_wiring": nacre.wiring.builders.backbone_wiring}
+    known |= {"sensory_wiring": nacre.wiring.builders.sensory_wiring}
     result = doctest.testmod(module, extraglobs=known)
     assert result.failed == 0
 

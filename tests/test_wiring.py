@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import Wiring
-from nacre.wiring_build import WiringKind, backbone_wiring, default_backbone_units, sensory_wiring
+from nacre.wiring.builders import WiringKind, backbone_wiring, default_backbone_units, sensory_wiring
 
 KINDS = [str(k) for k in WiringKind]
 

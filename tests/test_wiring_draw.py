@@ -6,8 +6,8 @@ import pytest
 from matplotlib.collections import LineCollection, PathCollection
 
 from nacre import Wiring
-from nacre.wiring_build import WiringKind, backbone_wiring, sensory_wiring
-from nacre.wiring_draw import _EXCITATORY, _INHIBITORY
+from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
+from nacre.wiring.drawing import _EXCITATORY, _INHIBITORY
 
 
 def parts(figure):

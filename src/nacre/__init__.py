@@ -26,7 +26,7 @@ from nacre.sensory import SensoryGate as SensoryGate
 from nacre.streaming import StreamState as StreamState
 from nacre.tasks.network import TaskNetwork as TaskNetwork
 from nacre.trace import Trace as Trace
-from nacre.wiring import Wiring as Wiring
+from nacre.wiring.wiring import Wiring as Wiring
 
 if _TYPE_CHECKING:
     from nacre import inspect as inspect

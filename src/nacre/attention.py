@@ -19,8 +19,8 @@ from nacre.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
 from nacre.sensory import SensoryGate
 from nacre.timegate import TimeGateHeads
 from nacre.trace import Scene, Trace, TraceBuilder
-from nacre.wiring import Wiring
-from nacre.wiring_build import WiringKind, backbone_wiring, sensory_wiring
+from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
+from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
     from nacre.backbone import WiredBackbone

@@ -15,10 +15,10 @@ from nacre.native import library
 from nacre.native.settle import ACTIVATION_CODES, Circuit, settle_selected
 from nacre.program import compile_rows
 from nacre.synapses import CircuitWeights, pick
-from nacre.wiring_build import DEFAULT_SETTLE_STEPS
+from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 
 if TYPE_CHECKING:
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, require_tensor, whole
 from nacre.synapses import CircuitWeights
-from nacre.wiring import GROUPS
+from nacre.wiring.wiring import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

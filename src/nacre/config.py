@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from nacre._util.checks import choice, flag, real, whole
 from nacre.circuit import ACTIVATIONS
 from nacre.dynamics import Mode
-from nacre.wiring import Wiring
-from nacre.wiring_build import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
+from nacre.wiring.builders import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
+from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nacre.data.spirals import Spirals
     from nacre.trace import Trace
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 SHOWN = 6  # test spirals in the picture
 _INSIDE, _OUTSIDE = "#2166ac", "#d6604d"

@@ -13,7 +13,7 @@ from nacre.synapses import CircuitWeights, pick
 if TYPE_CHECKING:
     import torch
 
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 
 class SensoryGate(nn.Module):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nacre.packing import Packing
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 BACKBONE = ("inter", "command", "motor")
 

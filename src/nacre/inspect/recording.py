@@ -18,7 +18,7 @@ from nacre.inspect.levels import FACTOR, counts_of, level_name, summary
 from nacre.inspect.writer import FORMAT, MODEL, STORE
 from nacre.io import load
 from nacre.trace import BACKBONE
-from nacre.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
     import os

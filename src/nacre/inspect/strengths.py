@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 
 class Synapse(NamedTuple):

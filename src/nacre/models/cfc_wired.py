@@ -15,7 +15,7 @@ from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models.registry import ModelInfo, register
 from nacre.models.space import Choice, Real
 from nacre.synapses import MaskedParameter
-from nacre.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps

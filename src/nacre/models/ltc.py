@@ -13,7 +13,7 @@ from nacre.models.base import SequenceModel
 from nacre.models.ltc_neurons import LTCNeurons
 from nacre.models.registry import ModelInfo, register
 from nacre.models.space import Real, Whole
-from nacre.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
     from nacre.models.steps import Steps

@@ -12,7 +12,7 @@ from nacre.native import library
 from nacre.native.ltc import unfold
 
 if TYPE_CHECKING:
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 
 class LTCNeurons(nn.Module):

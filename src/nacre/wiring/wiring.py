@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nacre.wiring_graph import Liveness, liveness, steps_to_outputs
+from nacre.wiring.graph import Liveness, liveness, steps_to_outputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,7 +140,7 @@ class Wiring:
 
     def draw(self) -> Figure:
         """Picture of the circuit: four layers, excitatory and inhibitory synapses. Needs matplotlib."""
-        from nacre.wiring_draw import draw  # matplotlib is optional
+        from nacre.wiring.drawing import draw  # matplotlib is optional
 
         return draw(self)
 

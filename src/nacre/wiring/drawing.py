@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from nacre.wiring import Wiring
+    from nacre.wiring.wiring import Wiring
 
 _EXCITATORY, _INHIBITORY = "#2166ac", "#d6604d"  # distinguishable for colour-blind readers
 _NEURONS = {

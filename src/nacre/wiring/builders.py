@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 DEFAULT_SEED = 22222  # that of ncps
 MAX_SPARSITY = 0.95

@@ -1,0 +1,1 @@
+"""Wirings: groups of neurons and the synapses between them."""
