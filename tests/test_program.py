@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nacre import Backbone
-from nacre.program import Base, evaluate
+from nacre.native.program import Base, evaluate
 from test_circuit import WIRINGS, noisy
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from nacre._util.checks import choice
 from nacre.circuit import ACTIVATIONS, NCPCell
 from nacre.native import library
-from nacre.native.settle import ACTIVATION_CODES, Circuit, settle_selected
-from nacre.program import compile_rows
+from nacre.native.circuit import ACTIVATION_CODES, Circuit, settle_selected
+from nacre.native.program import compile_rows
 from nacre.synapses import CircuitWeights, pick
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 

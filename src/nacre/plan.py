@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre._util.checks import real, whole
+from nacre.native.circuit import ACTIVATION_CODES
 from nacre.native.library import library
-from nacre.native.settle import ACTIVATION_CODES
 
 if TYPE_CHECKING:
     from nacre.attention import NAC

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from nacre._util.checks import padding_mask, whole
 from nacre.native import library
-from nacre.native.search import MOST_KEYS
-from nacre.native.search import sqrt_search as native_search
+from nacre.native.selection import MOST_KEYS
+from nacre.native.selection import sqrt_search as native_search
 
 _CHUNK_ELEMENTS = 2**22  # candidate key components scored at a time, so that memory does not grow with T * S
 _LOWEST = torch.iinfo(torch.int64).min

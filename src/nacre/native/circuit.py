@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from nacre.native.library import call
-from nacre.program import evaluate
+from nacre.native.program import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.program import Program
+    from nacre.native.program import Program
 
 # Activations whose slope follows from their value; the others run in PyTorch.
 ACTIVATION_CODES = {"tanh": 0, "sigmoid": 1, "relu": 2, "softsign": 3, "identity": 4}
