@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import nacre
-from nacre.circuit import ACTIVATIONS
 from nacre.inspect import lesioned
-from nacre.pairs import PHI
+from nacre.layer.circuit import ACTIVATIONS
+from nacre.layer.pairs import PHI
 
 WIDTH, HEADS, STEPS = 16, 2, 14
 EACH = WIDTH // HEADS

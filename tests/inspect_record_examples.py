@@ -6,7 +6,7 @@ from torch import nn
 
 import nacre
 from nacre.inspect.layer_writer import PAIR_GATES, SENSORY
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 PAIRS = (*PAIR_GATES, "index", "valid", *BACKBONE)
 WIDTH, STEPS = 16, 37

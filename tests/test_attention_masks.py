@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nacre
-from nacre.choose import choose_keys
+from nacre.layer.choose import choose_keys
 
 LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
 MODES = ["exact", "euler", "steady"]

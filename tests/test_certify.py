@@ -147,7 +147,9 @@ def test_rounding_is_allowed_and_more_is_not(monkeypatch, dtype, step):
     layer = nacre.NAC(16, 2, mode="steady", phi="linear").to(dtype)
     x, time = batch(dtype=dtype)
     for factor, holds in ((1 + 3 * step, True), (1 + 6 * step, False)):
-        monkeypatch.setattr(nacre.pairs, "solve_logits", lambda phi, omega, *_, f=factor, **__: phi / omega * f)
+        monkeypatch.setattr(
+            nacre.layer.pairs, "solve_logits", lambda phi, omega, *_, f=factor, **__: phi / omega * f
+        )
         assert certify(layer, x, time).ok is holds
 
 
@@ -161,7 +163,7 @@ def test_broken_bounds_are_found_and_counted(monkeypatch):
         logits[1, 7] = 0.999 * phi[1, 7] / omega[1, 7]
         return logits
 
-    monkeypatch.setattr(nacre.pairs, "solve_logits", overshoot)
+    monkeypatch.setattr(nacre.layer.pairs, "solve_logits", overshoot)
     found = certify(layer, *batch())
     assert [h.violations for h in found.heads] == [0, 16]
     assert [h.bounds_hold for h in found.heads] == [True, False]
@@ -175,7 +177,7 @@ def test_each_logit_is_held_against_its_own_pair(monkeypatch):
     def shuffled(phi, omega, t, mode, *, euler_steps):
         return (phi / omega).flip(-1)  # every value is inside the bounds of some pair
 
-    monkeypatch.setattr(nacre.pairs, "solve_logits", shuffled)
+    monkeypatch.setattr(nacre.layer.pairs, "solve_logits", shuffled)
     found = certify(layer, *batch())
     assert all(h.bounds[0] <= h.logits[0] and h.logits[1] <= h.bounds[1] for h in found.heads)
     assert all(h.violations > 0 for h in found.heads)

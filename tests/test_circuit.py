@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nacre import Backbone, NCPCell, SensoryGate, Wiring
-from nacre.backbone import plan
+from nacre.layer.backbone import plan
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
 
 KINDS = [str(k) for k in WiringKind]

@@ -18,9 +18,9 @@ from nacre.inspect.outputs import windows_of
 from nacre.inspect.rerun import Rerun, metric_of_samples
 from nacre.inspect.run import record_run
 from nacre.io import load, save
+from nacre.layer.trace import BACKBONE
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
 from nacre.tasks.task import load_task
-from nacre.trace import BACKBONE
 from nacre.train.evaluate import outputs_of, predict, score
 
 

@@ -16,12 +16,12 @@ from inspect_lesion_examples import (
     run,
     same_trace,
 )
-from nacre.circuit import ACTIVATIONS
 from nacre.inspect import Lesion, lesioned
 from nacre.inspect.lesion import size_of
 from nacre.inspect.recording import GROUPS
+from nacre.layer.circuit import ACTIVATIONS
+from nacre.layer.trace import BACKBONE
 from nacre.native import library
-from nacre.trace import BACKBONE
 
 # The neuron against the slow way
 

@@ -22,8 +22,8 @@ from inspect_lesion_examples import (
     state_of,
 )
 from nacre.inspect import Lesion, lesioned
+from nacre.layer.trace import BACKBONE
 from nacre.native import library
-from nacre.trace import BACKBONE
 
 # Synapses
 

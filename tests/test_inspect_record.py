@@ -12,8 +12,8 @@ from inspect_record_examples import STEPS, WIDTH, Cross, Two, assert_holds, bits
 from nacre.inspect import record
 from nacre.inspect.layer_writer import SENSORY
 from nacre.inspect.watch import layers_of, watching
+from nacre.layer.trace import BACKBONE, TraceBuilder
 from nacre.native import library
-from nacre.trace import BACKBONE, TraceBuilder
 
 # Bit by bit
 

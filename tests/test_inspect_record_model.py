@@ -15,8 +15,8 @@ from nacre.inspect import Recording, record
 from nacre.inspect.layer_writer import PAIR_GATES
 from nacre.inspect.rerun import Rerun
 from nacre.inspect.watch import layers_of
+from nacre.layer.trace import BACKBONE
 from nacre.native import library
-from nacre.trace import BACKBONE
 
 # The model is left alone
 

@@ -15,10 +15,10 @@ from nacre.inspect.layer_writer import PAIR_GATES, SENSORY
 from nacre.inspect.rerun import Rerun, metric_of_samples
 from nacre.inspect.run import load_subject, record_run
 from nacre.io import load, save
+from nacre.layer.trace import BACKBONE
 from nacre.tasks.answers import answers_of
 from nacre.tasks.recipe import load_recipe, to_toml
 from nacre.tasks.task import load_task
-from nacre.trace import BACKBONE
 from nacre.train.evaluate import outputs_of, predict, score
 from nacre.train.run import run_cell
 from train_examples import cell, spirals

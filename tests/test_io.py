@@ -46,8 +46,8 @@ def test_wirings_are_read_back_not_drawn_again(tmp_path, monkeypatch):
     """A later ncps may draw other synapses; saved layers must not care."""
     layer = nacre.NAC(8, 2)
     nacre.save(layer, tmp_path)
-    monkeypatch.setattr("nacre.attention.backbone_wiring", None)
-    monkeypatch.setattr("nacre.attention.sensory_wiring", None)
+    monkeypatch.setattr("nacre.layer.attention.backbone_wiring", None)
+    monkeypatch.setattr("nacre.layer.attention.sensory_wiring", None)
     assert nacre.load(tmp_path).backbone.wiring == layer.backbone.wiring
 
 

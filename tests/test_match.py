@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.match import MatchSynapse, since_first
+from nacre.layer.match import MatchSynapse, since_first
 
 
 def synapse(kind="both", **options):

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import nacre
 from nacre import Backbone
 from nacre.functional import sqrt_topk
+from nacre.layer.pairs import Tokens, settle_rows
 from nacre.native import library
 from nacre.native.circuit import ACTIVATION_CODES, Circuit, settle_selected
 from nacre.native.program import Base, Program
 from nacre.native.selected import dot_selected, mix_selected
-from nacre.pairs import Tokens, settle_rows
 from test_circuit import WIRINGS, noisy
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-11}

@@ -77,9 +77,9 @@ def test_imports_point_one_way(path):
 
 def test_the_direction_test_sees_imports():
     attention = ROOT / "src" / "nacre" / "attention.py"
-    assert {"nacre.pairs", "nacre.choose", "torch"} <= set(runtime_imports(attention))
-    assert "nacre.backbone" in set(runtime_imports(attention))
-    assert layer_of("nacre.wiring") < layer_of("nacre.attention") < layer_of("nacre.cli")
+    assert {"nacre.layer.pairs", "nacre.layer.choose", "torch"} <= set(runtime_imports(attention))
+    assert "nacre.layer.backbone" in set(runtime_imports(attention))
+    assert layer_of("nacre.wiring") < layer_of("nacre.layer.attention") < layer_of("nacre.cli")
 
 
 def test_import_is_light():

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import nacre
-from nacre import attention
-from nacre.packing import Packing
+from nacre.layer import attention
+from nacre.layer.packing import Packing
 
 
 def test_pack_unpack_and_number():

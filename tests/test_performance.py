@@ -94,11 +94,11 @@ def test_the_tool_that_measures_steps(tools, monkeypatch):
 def test_kernels_are_turned_on_one_by_one(tools):
     import bench_steps
 
-    import nacre.backbone
-    import nacre.pairs
-    import nacre.select
+    import nacre.layer.backbone
+    import nacre.layer.pairs
+    import nacre.layer.selection
 
-    modules = (nacre.backbone, nacre.select, nacre.pairs)
+    modules = (nacre.layer.backbone, nacre.layer.selection, nacre.layer.pairs)
     with bench_steps.with_kernels("circuits"):
         assert [module.library is bench_steps.NO_KERNELS for module in modules] == [False, True, True]
     assert not any(module.library is bench_steps.NO_KERNELS for module in modules)

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import select
 from nacre.functional import all_pairs, exact_topk, sqrt_topk
+from nacre.layer import selection as select
 from reference.memory import LargestTensor
 from reference.select import blocks_of, exact_keys, sqrt_keys
 

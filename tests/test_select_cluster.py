@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import select_cluster
-from nacre.select import exact_topk, sqrt_topk
-from nacre.select_cluster import cluster_topk, plan_clusters
+from nacre.layer import select_cluster
+from nacre.layer.select_cluster import cluster_topk, plan_clusters
+from nacre.layer.selection import exact_topk, sqrt_topk
 from reference.cluster import cluster_keys, divide
 from reference.memory import LargestTensor
 

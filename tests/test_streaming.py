@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import nacre
-from nacre.streaming import StreamState
+from nacre.layer.streaming import StreamState
 
 OPTIONS = [
     {},

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nacre
-from nacre import pairs
+from nacre.layer import pairs
 from nacre.native import library
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 15
 LENGTH, D_MODEL, HEADS = 1024, 64, 4
-KERNELS = {"circuits": "nacre.backbone", "selection": "nacre.select", "mixing": "nacre.pairs"}
+KERNELS = {"circuits": "nacre.layer.backbone", "selection": "nacre.layer.selection", "mixing": "nacre.layer.pairs"}
 NO_KERNELS = SimpleNamespace(runs=lambda *tensors: False)
 
 

@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacre import match
 from nacre._util.locks import Busy
 from nacre._util.provenance import provenance
-from nacre.attention import NAC
-from nacre.inputs import Inputs
-from nacre.match import MatchSynapse
-from nacre.packing import Packing
-from nacre.pairs import Tokens, mix, pair_elapsed, pair_match, pair_time_gates, shares, solve_gates
+from nacre.layer import match
+from nacre.layer.attention import NAC
+from nacre.layer.inputs import Inputs
+from nacre.layer.match import MatchSynapse
+from nacre.layer.packing import Packing
+from nacre.layer.pairs import Tokens, mix, pair_elapsed, pair_match, pair_time_gates, shares, solve_gates
+from nacre.layer.trace import Observer
 from nacre.study import recall_run
 from nacre.study.recall_run import RecallRun
 from nacre.study.runs import run_once
 from nacre.study.spec import ModelSpec
-from nacre.trace import Observer
 
 PLUS: dict[str, Any] = {"match": "content", "reach": 512}
 ALL = slice(None)

@@ -7,25 +7,25 @@ from nacre import data as data
 from nacre import functional as functional
 from nacre import models as models
 from nacre._version import __version__ as __version__
-from nacre.attention import NAC as NAC
-from nacre.backbone import Backbone as Backbone
 from nacre.certificate import Certificate as Certificate
 from nacre.certify import certify as certify
-from nacre.circuit import NCPCell as NCPCell
-from nacre.config import NACConfig as NACConfig
-from nacre.encoder import NACEncoder as NACEncoder
 from nacre.io import load as load
 from nacre.io import save as save
+from nacre.layer.attention import NAC as NAC
+from nacre.layer.backbone import Backbone as Backbone
+from nacre.layer.circuit import NCPCell as NCPCell
+from nacre.layer.config import NACConfig as NACConfig
+from nacre.layer.encoder import NACEncoder as NACEncoder
+from nacre.layer.plan import Plan as Plan
+from nacre.layer.plan import plan as plan
+from nacre.layer.sensory import SensoryGate as SensoryGate
+from nacre.layer.streaming import StreamState as StreamState
+from nacre.layer.trace import Trace as Trace
 from nacre.models.registry import ModelInfo as ModelInfo
 from nacre.models.registry import create as create
 from nacre.models.registry import list_models as list_models
 from nacre.models.registry import model_info as model_info
-from nacre.plan import Plan as Plan
-from nacre.plan import plan as plan
-from nacre.sensory import SensoryGate as SensoryGate
-from nacre.streaming import StreamState as StreamState
 from nacre.tasks.network import TaskNetwork as TaskNetwork
-from nacre.trace import Trace as Trace
 from nacre.wiring.wiring import Wiring as Wiring
 
 if _TYPE_CHECKING:

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import real, sequence
-from nacre.attention import NAC
 from nacre.certificate import Certificate, HeadCertificate, InputFinding
 from nacre.certify_neurons import Measures, computed_neurons, judge_neurons, measure_neurons
-from nacre.config import Phi
-from nacre.dynamics import Mode, convergence_time, state_bounds
-from nacre.inputs import prepare
+from nacre.layer.attention import NAC
+from nacre.layer.config import Phi
+from nacre.layer.dynamics import Mode, convergence_time, state_bounds
+from nacre.layer.inputs import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.trace import Trace
+    from nacre.layer.trace import Trace
 
 _CHUNK_ELEMENTS = 2**22  # neuron states traced at a time
 _POSITIONS = 5  # places of NaN that are kept

@@ -12,9 +12,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.attention import NAC
-    from nacre.sensory import SensoryGate
-    from nacre.trace import Trace
+    from nacre.layer.attention import NAC
+    from nacre.layer.sensory import SensoryGate
+    from nacre.layer.trace import Trace
 
 Measures = dict[tuple[str, str], Tensor]
 """(what, how to merge: "min", "max" or "sum") -> one number for each head, or for each head and neuron."""

@@ -10,11 +10,11 @@ import torch
 from ncps.torch import CfCCell
 from torch import Tensor, nn
 
-from nacre.attention import NAC
 from nacre.data.spirals import END
+from nacre.layer.attention import NAC
 
 if TYPE_CHECKING:
-    from nacre.trace import Trace
+    from nacre.layer.trace import Trace
 
 WIDTH = 16  # of what a core takes and gives
 HEADS = 2

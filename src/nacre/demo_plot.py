@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nacre.data.spirals import Spirals
-    from nacre.trace import Trace
+    from nacre.layer.trace import Trace
     from nacre.wiring.wiring import Wiring
 
 SHOWN = 6  # test spirals in the picture

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from nacre.select_cluster import plan_clusters
+from nacre.layer.select_cluster import plan_clusters
 from reference.cluster import cluster_keys
 from reference.select import exact_keys, sqrt_keys
 

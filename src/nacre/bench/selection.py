@@ -22,8 +22,8 @@ from nacre._util.provenance import provenance
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
 from nacre.bench.selection_plot import plot_recall
 from nacre.io import write_whole
-from nacre.select import best_columns, sqrt_topk
-from nacre.select_cluster import cluster_topk, plan_clusters
+from nacre.layer.select_cluster import cluster_topk, plan_clusters
+from nacre.layer.selection import best_columns, sqrt_topk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from nacre.config import NACConfig
-from nacre.encoder import NACBlock, NACEncoder
+from nacre.layer.config import NACConfig
+from nacre.layer.encoder import NACBlock, NACEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

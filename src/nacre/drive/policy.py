@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import choice
-from nacre.attention import NAC
 from nacre.data.dataset import Kind
 from nacre.data.episodes import ACTIONS
 from nacre.drive.world import FPS
 from nacre.io import load
+from nacre.layer.attention import NAC
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nacre.drive.world import World
-    from nacre.streaming import StreamState
+    from nacre.layer.streaming import StreamState
 
 
 _KEPT = 0.9  # of what is due to an action, from frame to frame

@@ -12,7 +12,7 @@ from nacre.inspect.outputs import outputs_of, spans_of, windows_of
 from nacre.inspect.record import new_group, write_sample
 from nacre.inspect.watch import watching
 from nacre.inspect.writer import RecordingWriter
-from nacre.trace import BACKBONE, TraceBuilder
+from nacre.layer.trace import BACKBONE, TraceBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from nacre.attention import NAC
     from nacre.inspect.layer_writer import Detail
     from nacre.inspect.run import Subject
-    from nacre.trace import Trace
+    from nacre.layer.attention import NAC
+    from nacre.layer.trace import Trace
 
 AT_ONCE = 32  # moments
 

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from nacre.inspect import figure_panels as panels
 from nacre.inspect import figure_style as style
 from nacre.inspect.figure_answer import answer_height, draw_answer, over_outputs
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from nacre.inspect import figure_style as style
 from nacre.inspect.watch import layers_of
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

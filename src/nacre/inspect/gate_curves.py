@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from nacre.pairs import Gates
-    from nacre.trace import Scene
+    from nacre.layer.pairs import Gates
+    from nacre.layer.trace import Scene
 
 
 def gate_means(names: Sequence[str], gates: Mapping[str, Tensor], valid: Tensor) -> Tensor:

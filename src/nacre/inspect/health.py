@@ -18,7 +18,7 @@ from nacre.inspect.labels import layer_of
 from nacre.inspect.outputs import outputs_of, spans_of, windows_of
 from nacre.inspect.recording import GROUPS
 from nacre.inspect.watch import layers_of, watching
-from nacre.trace import Trace, states_by_group
+from nacre.layer.trace import Trace, states_by_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from nacre.attention import NAC
     from nacre.inspect.recording import LayerRecording, Recording
-    from nacre.pairs import Gates
-    from nacre.trace import Scene
+    from nacre.layer.attention import NAC
+    from nacre.layer.pairs import Gates
+    from nacre.layer.trace import Scene
 
 _AT_ONCE = 32  # moments of a drive
 _READ = 2**12  # steps of a recording at a time

@@ -12,7 +12,7 @@ import torch
 from nacre.inspect.blocks import BlockWriter, new_array
 from nacre.inspect.gate_curves import gate_means
 from nacre.inspect.levels import write_levels
-from nacre.trace import BACKBONE, states_by_group
+from nacre.layer.trace import BACKBONE, states_by_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from nacre.attention import NAC
-    from nacre.pairs import Gates
-    from nacre.trace import Scene
+    from nacre.layer.attention import NAC
+    from nacre.layer.pairs import Gates
+    from nacre.layer.trace import Scene
 
 SENSORY = ("query", "key", "value")
 PAIR_GATES = ("phi", "omega", "t", "match", "logits", "weights")

@@ -11,14 +11,14 @@ import torch
 from nacre._util.checks import choice, there_are
 from nacre.inspect.recording import GROUPS
 from nacre.inspect.watch import layers_of
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import Tensor, nn
 
-    from nacre.attention import NAC
+    from nacre.layer.attention import NAC
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from torch import nn
 from nacre.inspect.lesion import Lesion, lesioned
 from nacre.inspect.rerun import metric_of_samples
 from nacre.inspect.watch import layers_of
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from torch import Tensor
 
-    from nacre.attention import NAC
     from nacre.inspect.recording import Recording
     from nacre.inspect.rerun import Rerun
+    from nacre.layer.attention import NAC
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

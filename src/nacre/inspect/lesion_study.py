@@ -15,15 +15,15 @@ from nacre.inspect.lesion_heads import LesionedHeads
 from nacre.inspect.recording import GROUPS
 from nacre.inspect.rerun import Rerun, metric_of_samples
 from nacre.inspect.watch import layers_of
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-    from nacre.attention import NAC
     from nacre.inspect.recording import Recording
+    from nacre.layer.attention import NAC
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import zarr
     from torch import Tensor, nn
 
-    from nacre.attention import NAC
+    from nacre.layer.attention import NAC
 
 DTYPES = ("float32", "float16")
 

@@ -17,7 +17,7 @@ from nacre.inspect.layer_writer import SENSORY
 from nacre.inspect.levels import FACTOR, counts_of, level_name, summary
 from nacre.inspect.writer import FORMAT, MODEL, STORE
 from nacre.io import load
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:

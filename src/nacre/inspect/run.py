@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from nacre.attention import NAC
     from nacre.data.dataset import Dataset
+    from nacre.layer.attention import NAC
 
 FOLDER = "inspect"  # in the run
 

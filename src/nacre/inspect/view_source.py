@@ -12,7 +12,7 @@ import numpy as np
 
 from nacre.inspect.recording import GROUPS
 from nacre.inspect.watch import layers_of
-from nacre.trace import BACKBONE
+from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

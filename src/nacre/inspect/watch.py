@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nacre.attention import NAC
-from nacre.trace import Observer
+from nacre.layer.attention import NAC
+from nacre.layer.trace import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from torch import Tensor, nn
 
-    from nacre.pairs import Gates
-    from nacre.trace import Scene
+    from nacre.layer.pairs import Gates
+    from nacre.layer.trace import Scene
 
 _Observer = TypeVar("_Observer", bound=Observer)
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
 from nacre.io import saveable
+from nacre.layer.synapses import MaskedParameter
 from nacre.models.base import SequenceModel
 from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models.registry import ModelInfo, register
 from nacre.models.space import Choice, Real
-from nacre.synapses import MaskedParameter
 from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre.attention import NAC
-from nacre.config import Phi
-from nacre.dynamics import Mode
+from nacre.layer.attention import NAC
+from nacre.layer.config import Phi
+from nacre.layer.dynamics import Mode
 from nacre.models.registry import ModelInfo, register
 from nacre.models.space import Choice, Real, Space, Whole
 

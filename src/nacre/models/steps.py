@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import ascending
-from nacre.inputs import blank_padding
+from nacre.layer.inputs import blank_padding
 
 
 @dataclass(frozen=True)

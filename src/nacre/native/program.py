@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre.circuit import ACTIVATIONS
+from nacre.layer.circuit import ACTIVATIONS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nacre.backbone import Stage
+    from nacre.layer.backbone import Stage
 
 
 class Base(IntEnum):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from nacre.attention import NAC
+from nacre.layer.attention import NAC
 from nacre.study.recall_data import VALUES, WIDTH
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre.attention import NAC
 from nacre.data.spirals import END
+from nacre.layer.attention import NAC
 from nacre.study.spiral_grid import WIDTH
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.attention import NAC
+from nacre.layer.attention import NAC
 from nacre.study.uat_data import Target
 
 HEADS = 4

@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from nacre._util.checks import there_are
-from nacre.config import NACConfig
+from nacre.layer.config import NACConfig
 from nacre.models.registry import has_heads, model_options, model_space
 from nacre.models.space import Choice, Real, Space, Whole
 

@@ -10,7 +10,7 @@ from nacre.native.circuit import ACTIVATION_CODES
 from nacre.native.library import library
 
 if TYPE_CHECKING:
-    from nacre.attention import NAC
+    from nacre.layer.attention import NAC
 
 SCALARS = 16  # gates, logits and weights of a pair, and what lies between
 _CHUNK_NUMBERS = 2**21  # of a chunk of pairs: 8 MB in float32, about what a core's caches hold

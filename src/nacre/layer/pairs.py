@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nacre.config import Phi
-from nacre.dynamics import solve_logits, time_gate, wide
+from nacre.layer.config import Phi
+from nacre.layer.dynamics import solve_logits, time_gate, wide
+from nacre.layer.plan import SCALARS, chunk_rows
 from nacre.native import library
 from nacre.native.selected import dot_selected, mix_selected
-from nacre.plan import SCALARS, chunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.backbone import WiredBackbone
-    from nacre.config import NACConfig
+    from nacre.layer.backbone import WiredBackbone
+    from nacre.layer.config import NACConfig
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     Phi.SIGMOID: torch.sigmoid,

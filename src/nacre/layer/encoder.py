@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import padding_mask, require_tensor, same_dtype, sequence, whole
-from nacre.attention import NAC
-from nacre.config import NACConfig
 from nacre.io import saveable
+from nacre.layer.attention import NAC
+from nacre.layer.config import NACConfig
 
 if TYPE_CHECKING:
-    from nacre.streaming import StreamState
+    from nacre.layer.streaming import StreamState
 
 
 class NACBlock(nn.Module):

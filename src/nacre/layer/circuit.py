@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice, require_tensor, whole
-from nacre.synapses import CircuitWeights
+from nacre.layer.synapses import CircuitWeights
 from nacre.wiring.wiring import GROUPS
 
 if TYPE_CHECKING:

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from nacre import streaming
-from nacre.backbone import Backbone
-from nacre.choose import choose_keys
-from nacre.config import Match, NACConfig, RareOptions, refuse_unknown
-from nacre.inputs import prepare
 from nacre.io import saveable
-from nacre.match import MatchSynapse, since_first
-from nacre.packing import Packing
-from nacre.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
-from nacre.sensory import SensoryGate
-from nacre.timegate import TimeGateHeads
-from nacre.trace import Scene, Trace, TraceBuilder
+from nacre.layer import streaming
+from nacre.layer.backbone import Backbone
+from nacre.layer.choose import choose_keys
+from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
+from nacre.layer.gates import TimeGateHeads
+from nacre.layer.inputs import prepare
+from nacre.layer.match import MatchSynapse, since_first
+from nacre.layer.packing import Packing
+from nacre.layer.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
+from nacre.layer.sensory import SensoryGate
+from nacre.layer.trace import Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
 from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
-    from nacre.backbone import WiredBackbone
-    from nacre.inputs import Inputs
-    from nacre.streaming import StreamState
-    from nacre.trace import Observer
+    from nacre.layer.backbone import WiredBackbone
+    from nacre.layer.inputs import Inputs
+    from nacre.layer.streaming import StreamState
+    from nacre.layer.trace import Observer
 
 
 @saveable("NAC")

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from nacre._util.checks import choice, flag, real, whole
-from nacre.circuit import ACTIVATIONS
-from nacre.dynamics import Mode
+from nacre.layer.circuit import ACTIVATIONS
+from nacre.layer.dynamics import Mode
 from nacre.wiring.builders import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
 from nacre.wiring.wiring import Wiring
 

@@ -17,8 +17,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nacre.config import Match
-from nacre.dynamics import wide
+from nacre.layer.config import Match
+from nacre.layer.dynamics import wide
 
 _RHYTHMS = 6  # periods, each twice the one before
 # In units of time. Shorter periods look sharp on the few keys that were chosen, but are blind to those one period

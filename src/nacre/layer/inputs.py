@@ -10,7 +10,7 @@ from nacre._util.checks import padding_mask, sequence, time_stamps
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nacre.config import NACConfig
+    from nacre.layer.config import NACConfig
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.circuit import ACTIVATIONS, NCPCell
+from nacre.layer.circuit import ACTIVATIONS, NCPCell
+from nacre.layer.synapses import CircuitWeights, pick
 from nacre.native import library
 from nacre.native.circuit import ACTIVATION_CODES, Circuit, settle_selected
 from nacre.native.program import compile_rows
-from nacre.synapses import CircuitWeights, pick
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 
 if TYPE_CHECKING:

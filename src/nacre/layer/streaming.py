@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import choice, require_tensor, same_dtype, whole
-from nacre.config import Selection
-from nacre.select import best_columns, blocks_to_search
+from nacre.layer.config import Selection
+from nacre.layer.selection import best_columns, blocks_to_search
 
 if TYPE_CHECKING:
-    from nacre.config import NACConfig
+    from nacre.layer.config import NACConfig
 
 
 class Overflow(StrEnum):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.config import Selection
-from nacre.select import all_pairs, exact_topk, sqrt_topk
-from nacre.select_cluster import cluster_topk
+from nacre.layer.config import Selection
+from nacre.layer.select_cluster import cluster_topk
+from nacre.layer.selection import all_pairs, exact_topk, sqrt_topk
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nacre.config import NACConfig
+    from nacre.layer.config import NACConfig
 
 
 def choose_keys(

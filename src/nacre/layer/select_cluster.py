@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nacre.cluster_tree import Tree, grow, join
-from nacre.select import best_columns, blocks_to_search, check_search, check_sizes, empty_result
+from nacre.layer.cluster_tree import Tree, grow, join
+from nacre.layer.selection import best_columns, blocks_to_search, check_search, check_sizes, empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +152,7 @@ def _cluster_search(
     return index, valid
 
 
-# One opaque operator in a compiled or exported program, for the reason given in `nacre.select`.
+# One opaque operator in a compiled or exported program, for the reason given in `nacre.layer.selection`.
 _cluster_op = torch.library.custom_op(
     "nacre::cluster_topk",
     _cluster_search,

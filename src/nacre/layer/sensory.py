@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.circuit import ACTIVATIONS, NCPCell
-from nacre.synapses import CircuitWeights, pick
+from nacre.layer.circuit import ACTIVATIONS, NCPCell
+from nacre.layer.synapses import CircuitWeights, pick
 
 if TYPE_CHECKING:
     import torch

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from nacre.pairs import Gates
+from nacre.layer.pairs import Gates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
-    from nacre.packing import Packing
+    from nacre.layer.packing import Packing
     from nacre.wiring.wiring import Wiring
 
 BACKBONE = ("inter", "command", "motor")
@@ -93,7 +93,7 @@ class Observer(Protocol):
         ...
 
     def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
-        """What some of its query rows came to, in ascending order: see `nacre.pairs.Watch`."""
+        """What some of its query rows came to, in ascending order: see `nacre.layer.pairs.Watch`."""
         ...
 
 

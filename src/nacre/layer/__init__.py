@@ -1,0 +1,1 @@
+"""The NAC layer, from options to attended values."""
