@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import nacre
-from nacre.certify import certify
+from nacre.certificates.bounds import certify
 from reference.killing import batch, deafen, named
 
 module = importlib.import_module("nacre.certify")  # the package may export the function under the same name

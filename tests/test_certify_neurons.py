@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nacre
-from nacre.certify import certify
+from nacre.certificates.bounds import certify
 from reference.killing import batch, deafen, named, wipe
 
 ALIVE = [

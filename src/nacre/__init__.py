@@ -7,8 +7,8 @@ from nacre import data as data
 from nacre import functional as functional
 from nacre import models as models
 from nacre._version import __version__ as __version__
-from nacre.certificate import Certificate as Certificate
-from nacre.certify import certify as certify
+from nacre.certificates.bounds import certify as certify
+from nacre.certificates.certificate import Certificate as Certificate
 from nacre.io import load as load
 from nacre.io import save as save
 from nacre.layer.attention import NAC as NAC

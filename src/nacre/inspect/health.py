@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre.certify_neurons import Measures, NeuronFinding, computed_neurons, judge_neurons, measure_neurons
+from nacre.certificates.neurons import Measures, NeuronFinding, computed_neurons, judge_neurons, measure_neurons
 from nacre.inspect.labels import layer_of
 from nacre.inspect.outputs import outputs_of, spans_of, windows_of
 from nacre.inspect.recording import GROUPS

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import real, sequence
-from nacre.certificate import Certificate, HeadCertificate, InputFinding
-from nacre.certify_neurons import Measures, computed_neurons, judge_neurons, measure_neurons
+from nacre.certificates.certificate import Certificate, HeadCertificate, InputFinding
+from nacre.certificates.neurons import Measures, computed_neurons, judge_neurons, measure_neurons
 from nacre.layer.attention import NAC
 from nacre.layer.config import Phi
 from nacre.layer.dynamics import Mode, convergence_time, state_bounds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nacre.certify_neurons import NeuronFinding
+    from nacre.certificates.neurons import NeuronFinding
 
 _SHOWN = 20  # lines of a kind that str() prints
 
