@@ -17,7 +17,7 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 import nacre
-from nacre.models import registry
+from nacre.models import _registry as registry
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

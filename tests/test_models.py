@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nacre
-from nacre.models import registry
+from nacre.models import _registry as registry
 
 # Parameters at d_input 64, d_model 64, 4 heads. A change here changes what is compared: know why before editing.
 COUNTS = {

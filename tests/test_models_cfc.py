@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
-from nacre.models.cfc_recurrence import MODES
+from nacre.models._cfc_recurrence import MODES
 
 pytestmark = pytest.mark.usefixtures("either_path")
 ATOL = {torch.float32: 1e-5, torch.float64: 1e-9}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
-from nacre.models.cfc_loop import gated, run_steps, without_gate
+from nacre.models._cfc_loop import gated, run_steps, without_gate
 from nacre.native import cfc as native_cfc
 from nacre.native import library
 

@@ -12,7 +12,7 @@ from scipy.interpolate import CubicHermiteSpline
 
 import nacre
 from nacre.models import contiformer as module
-from nacre.models.contiformer_flow import QueryCurve
+from nacre.models._contiformer_flow import QueryCurve
 from reference.compare import assert_rows_same
 from reference.contiformer import contiformer, pair_by_quadrature, pair_by_solver
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
-from nacre.models.kalman import kalman_filter, transition
-from nacre.models.steps import prepare
+from nacre.models._kalman import kalman_filter, transition
+from nacre.models._steps import prepare
 from reference import deepstate as reference
 
 

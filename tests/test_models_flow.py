@@ -4,7 +4,7 @@ import pytest
 import torch
 from torchdiffeq import odeint
 
-from nacre.models.flow import SOLVERS, euler, flow, heun, tanh_field
+from nacre.models._flow import SOLVERS, euler, flow, heun, tanh_field
 
 ORDERS = {"euler": 1, "heun": 2, "rk4": 4}
 

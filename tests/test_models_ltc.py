@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
-from nacre.models import ltc_neurons, ltc_synapses
-from nacre.models.ltc_synapses import positive, raw_of
+from nacre.models import _ltc_neurons as ltc_neurons
+from nacre.models import _ltc_synapses as ltc_synapses
+from nacre.models._ltc_synapses import positive, raw_of
 from nacre.native.ltc import hear, unfold
 from reference import ltc as reference
 from reference.compare import assert_same

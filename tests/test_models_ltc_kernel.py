@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import nacre
-from nacre.models import ltc_synapses
-from nacre.models.ltc_neurons import LTCNeurons
+from nacre.models import _ltc_synapses as ltc_synapses
+from nacre.models._ltc_neurons import LTCNeurons
 from nacre.native import library
 from nacre.native.ltc import hear, unfold
 from test_models_ltc import NAMES, batch, make, same

@@ -9,9 +9,9 @@ import nacre
 import test_models_contract as contract
 import test_models_contract_padding as padding
 import test_models_contract_time as time_contract
+from nacre.models._ode_rnn import ODERNN
 from nacre.models.ct_rnn import CTRNN
 from nacre.models.gru_ode import GRUODE
-from nacre.models.ode_rnn import ODERNN
 from reference import rnn, zoo
 from reference.compare import assert_same
 

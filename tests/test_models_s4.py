@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
+from nacre.models import _s4_kernel as s4_kernel
 from nacre.models import s4 as layer
-from nacre.models import s4_kernel
-from nacre.models.scan import linear_scan
+from nacre.models._scan import linear_scan
 from reference import s4 as reference
 from reference.memory import LargestTensor
 

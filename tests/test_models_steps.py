@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre._util.checks import ascending
-from nacre.models.steps import prepare
+from nacre.models._steps import prepare
 
 NAN = float("nan")
 

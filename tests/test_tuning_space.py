@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data import Kind
-from nacre.models.registry import list_models, model_options, model_space
-from nacre.models.space import Choice, Real, Whole
+from nacre.models._registry import list_models, model_options, model_space
+from nacre.models._search_space import Choice, Real, Whole
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import NetworkRecipe, list_recipes, load_recipe, parse_recipe, to_toml
 from nacre.train.tuning.space import LAYER, recipe_at, space_of, start_of, values_of

@@ -12,8 +12,8 @@ from performance_tables import MARKED, bench, load, number
 from provenance import ROOT
 
 from nacre.models import list_models, model_info, model_options
-from nacre.models.registry import KINDS
-from nacre.models_table import parameters
+from nacre.models._listing import parameters
+from nacre.models._registry import KINDS
 
 PAGE = ROOT / "docs" / "models.md"
 

@@ -21,10 +21,10 @@ from nacre.layer.plan import plan as plan
 from nacre.layer.sensory import SensoryGate as SensoryGate
 from nacre.layer.streaming import StreamState as StreamState
 from nacre.layer.trace import Trace as Trace
-from nacre.models.registry import ModelInfo as ModelInfo
-from nacre.models.registry import create as create
-from nacre.models.registry import list_models as list_models
-from nacre.models.registry import model_info as model_info
+from nacre.models._registry import ModelInfo as ModelInfo
+from nacre.models._registry import create as create
+from nacre.models._registry import list_models as list_models
+from nacre.models._registry import model_info as model_info
 from nacre.tasks.network import TaskNetwork as TaskNetwork
 from nacre.wiring.wiring import Wiring as Wiring
 

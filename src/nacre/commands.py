@@ -60,7 +60,7 @@ def models(
     pattern: Annotated[str, typer.Argument(help="Only names that match, such as 'nac-*'.")] = "*",
 ) -> None:
     """List the models that nacre.create knows."""
-    from nacre.models_table import print_models
+    from nacre.models._listing import print_models
 
     print_models(pattern)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.models.registry import create, list_models
+from nacre.models._registry import create, list_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,12 +1,13 @@
 """The zoo: every model of the paper's table behind one call."""
 
 from nacre.models import cfc as cfc
-from nacre.models import cfc_wired as cfc_wired
+from nacre.models import cfc_ncp as cfc_wired
 from nacre.models import contiformer as contiformer
 from nacre.models import ct_rnn as ct_rnn
 from nacre.models import cta as cta
 from nacre.models import deepstate as deepstate
 from nacre.models import gru_ode as gru_ode
+from nacre.models import linear_attention as rela
 from nacre.models import ltc as ltc
 from nacre.models import mmrnn as mmrnn
 from nacre.models import mtan as mtan
@@ -16,11 +17,10 @@ from nacre.models import ot_transformer as ot_transformer
 from nacre.models import pde_attention as pde_attention
 from nacre.models import performer as performer
 from nacre.models import phased_lstm as phased_lstm
-from nacre.models import rela as rela
 from nacre.models import s4 as s4
 from nacre.models import sdpa as sdpa
-from nacre.models.registry import ModelInfo as ModelInfo
-from nacre.models.registry import create as create
-from nacre.models.registry import list_models as list_models
-from nacre.models.registry import model_info as model_info
-from nacre.models.registry import model_options as model_options
+from nacre.models._registry import ModelInfo as ModelInfo
+from nacre.models._registry import create as create
+from nacre.models._registry import list_models as list_models
+from nacre.models._registry import model_info as model_info
+from nacre.models._registry import model_options as model_options

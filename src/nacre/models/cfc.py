@@ -10,13 +10,13 @@ from torch.nn.functional import linear
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel
-from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Choice, Whole
+from nacre.models._base import SequenceModel
+from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Choice, Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 # LeCun's tanh, 1.7159 tanh(0.666 u), with the numbers as ncps rounds them.
 INNER, OUTER = 0.666, 1.7159

@@ -12,15 +12,15 @@ from torch.autograd.function import once_differentiable
 
 from nacre._util.checks import flag, whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, split_heads
-from nacre.models.contiformer_flow import Field, QueryCurve, path
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Whole
+from nacre.models._base import SequenceModel, split_heads
+from nacre.models._contiformer_flow import Field, QueryCurve, path
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 # Numbers in one [B, Q, T, d] tensor of a block of queries: small enough for a processor's cache.
 _BLOCK = 2**19

@@ -10,13 +10,13 @@ from torch.nn.functional import softplus
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel
-from nacre.models.kalman import Filtered, kalman_filter, transition
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Whole
+from nacre.models._base import SequenceModel
+from nacre.models._kalman import Filtered, kalman_filter, transition
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 # Bounds of standard deviations. Observations are learned, so only the least noise keeps their likelihood finite.
 _NOISE = (0.01, 1.0)

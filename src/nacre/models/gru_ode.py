@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, unbind_time
-from nacre.models.flow import relaxing_steps
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Whole
+from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._flow import relaxing_steps
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 @register(

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel
-from nacre.models.ltc_neurons import LTCNeurons
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Real, Whole
+from nacre.models._base import SequenceModel
+from nacre.models._ltc_neurons import LTCNeurons
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Real, Whole
 from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 @register(

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, unbind_time
-from nacre.models.flow import SOLVERS, flow, tanh_field
-from nacre.models.lstm import LSTMStep
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Choice, Whole
+from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._flow import SOLVERS, flow, tanh_field
+from nacre.models._lstm import LSTMStep
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Choice, Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 @register(

@@ -10,12 +10,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, heads_of, join_heads
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Whole
+from nacre.models._base import SequenceModel, heads_of, join_heads
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 class TimeAttention(nn.Module):

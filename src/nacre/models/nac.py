@@ -7,8 +7,8 @@ from typing import Any
 from nacre.layer.attention import NAC
 from nacre.layer.config import Phi
 from nacre.layer.dynamics import Mode
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Choice, Real, Space, Whole
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Choice, Real, Space, Whole
 
 # name -> what differs from the defaults (exact mode, top_k 8, sparsity 0.5, NCP wiring), and in words
 VARIANTS: dict[str, tuple[dict[str, Any], str]] = {

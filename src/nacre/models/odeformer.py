@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from nacre._util.checks import real
 from nacre.io import saveable
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Real, Whole
-from nacre.models.transformer_block import BlockFlow
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Real, Whole
+from nacre.models._transformer_block import BlockFlow
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 @register(

@@ -11,12 +11,12 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nacre._util.checks import choice, real, whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, heads_of, join_heads, split_heads
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Choice, Real, Whole
+from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Choice, Real, Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 _PDES = ("diffusion", "reaction", "wave")
 

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, unbind_time
-from nacre.models.lstm import LSTMStep
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Real
+from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._lstm import LSTMStep
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Real
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 _OPEN_RATIO = 0.05  # r_on at the start, as in the paper
 

@@ -11,13 +11,13 @@ from torch.nn.functional import gelu, glu
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel
-from nacre.models.registry import ModelInfo, register
-from nacre.models.s4_kernel import common_interval, convolve, legs_spectrum, recur
-from nacre.models.space import Whole
+from nacre.models._base import SequenceModel
+from nacre.models._registry import ModelInfo, register
+from nacre.models._s4_kernel import common_interval, convolve, legs_spectrum, recur
+from nacre.models._search_space import Whole
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
 

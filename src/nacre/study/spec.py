@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.models.registry import create, model_info
+from nacre.models._registry import create, model_info
 
 if TYPE_CHECKING:
     from torch import nn

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
-from nacre.models.registry import create, model_options
+from nacre.models._registry import create, model_options
 from nacre.tasks.eye import Eye, Tokens
 from nacre.tasks.front import Front
 

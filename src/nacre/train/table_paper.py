@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nacre.models.registry import list_models
+from nacre.models._registry import list_models
 from nacre.train.compare import blocks_of, rows_of
 from nacre.train.paper import COLUMNS, paper_models, reported
 from nacre.train.results import find_results

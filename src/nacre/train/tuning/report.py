@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from rich.console import Console
 
-    from nacre.models.space import Space
+    from nacre.models._search_space import Space
     from nacre.train.tuning.trial import Setting
 
 _BEST = 5  # trials that the console shows

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from nacre._util.checks import there_are
 from nacre.layer.config import NACConfig
-from nacre.models.registry import has_heads, model_options, model_space
-from nacre.models.space import Choice, Real, Space, Whole
+from nacre.models._registry import has_heads, model_options, model_space
+from nacre.models._search_space import Choice, Real, Space, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

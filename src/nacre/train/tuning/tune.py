@@ -13,8 +13,8 @@ from rich.console import Console
 from nacre._util.checks import whole
 from nacre._util.locks import Busy
 from nacre._util.progress import bars
-from nacre.models.registry import model_info
-from nacre.models.space import Choice, Dimension, Real, Space
+from nacre.models._registry import model_info
+from nacre.models._search_space import Choice, Dimension, Real, Space
 from nacre.tasks.recipe import Profile, load_recipe
 from nacre.tasks.task import load_task
 from nacre.train.tuning.report import introduce, write_report

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import real, sequence, whole
-from nacre.models.steps import Steps, prepare
+from nacre.models._steps import Steps, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

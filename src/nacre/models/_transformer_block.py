@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from nacre._util.checks import whole
-from nacre.models.base import SequenceModel
+from nacre.models._base import SequenceModel
 from nacre.models.sdpa import SDPA
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 class TransformerBlock(nn.Module):

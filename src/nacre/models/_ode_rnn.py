@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, unbind_time
-from nacre.models.flow import flow, tanh_field
+from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._flow import flow, tanh_field
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 @saveable("ODERNN")

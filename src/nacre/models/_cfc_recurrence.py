@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.models.cfc_loop import decaying, gated, run_steps, without_gate
+from nacre.models._cfc_loop import decaying, gated, run_steps, without_gate
 from nacre.native import library
 from nacre.native.cfc import run_layer
 
 if TYPE_CHECKING:
-    from nacre.models.cfc_loop import Update
-    from nacre.models.steps import Steps
+    from nacre.models._cfc_loop import Update
+    from nacre.models._steps import Steps
 
 MODES = ("default", "no_gate", "pure")
 
@@ -48,7 +48,7 @@ class ClosedForm(nn.Module):
             self.amplitude = nn.Parameter(torch.ones(units))
 
     def forward(self, drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor) -> Tensor:
-        """See `nacre.models.cfc_loop.run_steps`."""
+        """See `nacre.models._cfc_loop.run_steps`."""
         loop = functools.partial(run_steps, update=self._update())
         fits = self.mode != "pure" and len(later) in (0, 2) and not elapsed.requires_grad
         if fits and library.runs(drive, elapsed, recurrent, *later):

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from nacre._util.checks import real, whole
 from nacre.io import saveable
 from nacre.layer.synapses import MaskedParameter
-from nacre.models.base import SequenceModel
-from nacre.models.cfc_recurrence import MODES, ClosedForm, held_for
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Choice, Real
+from nacre.models._base import SequenceModel
+from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Choice, Real
 from nacre.wiring.wiring import Wiring
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 
 class WiredLayer(nn.Module):

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, flag
 from nacre.io import saveable
-from nacre.models.base import SequenceModel, heads_of, split_heads
-from nacre.models.registry import ModelInfo, register
-from nacre.models.space import Choice
+from nacre.models._base import SequenceModel, heads_of, split_heads
+from nacre.models._registry import ModelInfo, register
+from nacre.models._search_space import Choice
 
 if TYPE_CHECKING:
-    from nacre.models.steps import Steps
+    from nacre.models._steps import Steps
 
 _EPSILON = 1e-8
 _QUERIES = 256  # at a time, so that their scores stay in the cache

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from nacre.models.scan import linear_scan
+from nacre.models._scan import linear_scan
 
 # Numbers in a tensor of states. What is larger is computed in groups of channels, and again in the backward pass.
 _STATES_AT_ONCE = 2**19

@@ -6,7 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nacre.models.registry import KINDS, create, list_models, model_info
+from nacre.models._registry import KINDS, create, list_models, model_info
 
 _SIZE = {"d_input": 64, "d_model": 64, "num_heads": 4}
 _WIDE = 130  # columns of a console that has room for what each model is

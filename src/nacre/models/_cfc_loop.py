@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nacre.models.base import unbind_time
+from nacre.models._base import unbind_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from nacre.models.base import unbind_time
+from nacre.models._base import unbind_time
 
 
 class LSTMStep(nn.Module):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre.models.ltc_synapses import EPSILON, LTCSynapses, positive, raw_of
+from nacre.models._ltc_synapses import EPSILON, LTCSynapses, positive, raw_of
 from nacre.native import library
 from nacre.native.ltc import unfold
 

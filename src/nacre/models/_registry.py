@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from nacre.models.space import Space
+    from nacre.models._search_space import Space
 
 KINDS = ("CT-RNN", "DT-attention", "CT-attention", "NAC")
 
