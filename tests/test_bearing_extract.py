@@ -10,10 +10,10 @@ from bearing_examples import vibration, write_hust, write_pronostia, write_xjtu
 from nacre.bearings import extract as module
 from nacre.bearings.author_csv import read_author_csv
 from nacre.bearings.extract import Extraction, extract
-from nacre.bearings.features import WINDOW_FEATURES, WindowFeatures, windows_of
 from nacre.bearings.rigs import PRONOSTIA
 from nacre.bearings.snapshot import BadFile
 from nacre.bearings.table import FeatureTable, read_table, write_table
+from nacre.signals.features import WINDOW_FEATURES, WindowFeatures, windows_of
 
 
 def run(tmp_path, *places, **options):

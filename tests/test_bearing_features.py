@@ -14,7 +14,8 @@ import torch
 from scipy import signal, stats
 
 from bearing_examples import vibration
-from nacre.bearings.features import (
+from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU, Geometry
+from nacre.signals.features import (
     PAPER,
     WINDOW,
     WINDOW_FEATURES,
@@ -23,7 +24,6 @@ from nacre.bearings.features import (
     envelope_energy,
     windows_of,
 )
-from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU, Geometry
 
 DATA = os.environ.get("NACRE_DATA")
 

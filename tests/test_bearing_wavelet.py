@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.bearings.wavelet import Morlet
+from nacre.signals.wavelet import Morlet
 
 
 @settings(max_examples=40, deadline=None)
@@ -47,7 +47,7 @@ def test_energy_is_the_sum_of_squares_however_many_windows(monkeypatch):
     wave, x = Morlet(50, [4.0, 9.0, 30.0]), torch.randn(7, 2, 50, dtype=torch.float64)
     wanted = wave.transform(x).abs().square().sum(-1)
     for at_once in (1, 700, 10**9):
-        monkeypatch.setattr("nacre.bearings.wavelet._AT_ONCE", at_once)
+        monkeypatch.setattr("nacre.signals.wavelet._AT_ONCE", at_once)
         torch.testing.assert_close(wave.energy(x), wanted)
 
 

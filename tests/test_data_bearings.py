@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.bearings.features import HOP, PAPER
 from nacre.bearings.labels import physics_label
 from nacre.bearings.rigs import RIGS
 from nacre.bearings.table import FeatureTable, write_table
 from nacre.data.bearings import load_bearings
 from nacre.data.bearings_tables import find_tables
+from nacre.signals.features import HOP, PAPER
 
 AXES = ("horizontal", "vertical")
 HOME = [("pronostia", f"Bearing1_{i}") for i in (1, 2, 3)]

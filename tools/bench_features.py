@@ -17,7 +17,7 @@ import torch
 from provenance import provenance, write_result
 from scipy import stats
 
-from nacre.bearings.features import PAPER, WINDOW, WindowFeatures
+from nacre.signals.features import PAPER, WINDOW, WindowFeatures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

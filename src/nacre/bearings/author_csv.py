@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.bearings.features import HOP, PAPER
 from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU, Rig
 from nacre.bearings.snapshot import AXES
 from nacre.bearings.table import FeatureTable
+from nacre.signals.features import HOP, PAPER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

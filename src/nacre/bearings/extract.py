@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nacre.bearings.features import WindowFeatures
+    from nacre.signals.features import WindowFeatures
 
 FOLDER = Path("bearings-features")
 _FILES = 50  # of a piece, which is what an interruption can lose

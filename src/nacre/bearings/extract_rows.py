@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nacre.bearings.features import HOP, WINDOW_FEATURES, WindowFeatures, envelope_energy, windows_of
 from nacre.bearings.snapshot import AXES, BadFile
+from nacre.signals.features import HOP, WINDOW_FEATURES, WindowFeatures, envelope_energy, windows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

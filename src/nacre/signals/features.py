@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import real, whole
-from nacre.bearings.wavelet import Morlet
+from nacre.signals.wavelet import Morlet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class WindowFeatures:
     Args:
         rate: Samples a second.
         window: Samples of a window.
-        precision: Of the sampled wavelet, see `nacre.bearings.wavelet.Morlet`; 10 in the authors' files.
+        precision: Of the sampled wavelet, see `nacre.signals.wavelet.Morlet`; 10 in the authors' files.
 
     Example:
         >>> windows = torch.randn(4, 2, WINDOW, generator=torch.Generator().manual_seed(0))

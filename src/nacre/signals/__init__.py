@@ -1,0 +1,1 @@
+"""Vibration signals: wavelets and the features of windows."""
