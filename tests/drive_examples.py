@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from nacre.data.dataset import Kind
-from nacre.data.episodes import Drive, Episode, write_episode
+from nacre.data.sets.episodes import Drive, Episode, write_episode
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import Recipe, to_toml

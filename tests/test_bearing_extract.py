@@ -8,11 +8,11 @@ import pytest
 
 from bearing_examples import vibration, write_hust, write_pronostia, write_xjtu
 from nacre.bearings import extract as module
-from nacre.bearings.author_csv import read_author_csv
 from nacre.bearings.extract import Extraction, extract
-from nacre.bearings.rigs import PRONOSTIA
-from nacre.bearings.snapshot import BadFile
-from nacre.bearings.table import FeatureTable, read_table, write_table
+from nacre.data.rigs.author_csv import read_author_csv
+from nacre.data.rigs.feature_table import FeatureTable, read_table, write_table
+from nacre.data.rigs.rig import PRONOSTIA
+from nacre.data.rigs.snapshot import BadFile
 from nacre.signals.features import WINDOW_FEATURES, WindowFeatures, windows_of
 
 
@@ -210,7 +210,7 @@ def test_bearing_time_must_not_go_back():
 
 
 def test_bearing_damaged_tables_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("nacre.bearings.table.FORMAT", 2)
+    monkeypatch.setattr("nacre.data.rigs.feature_table.FORMAT", 2)
     later = write_table(tmp_path / "a.parquet", table()).read_bytes()
     monkeypatch.undo()
     path = write_table(tmp_path / "a.parquet", table())

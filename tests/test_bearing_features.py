@@ -14,7 +14,7 @@ import torch
 from scipy import signal, stats
 
 from bearing_examples import vibration
-from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU, Geometry
+from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Geometry
 from nacre.signals.features import (
     PAPER,
     WINDOW,

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.bearings.figures import CHALLENGE, LifeFigures
-from nacre.bearings.labels import Label
+from nacre.data.rigs.labels import Label
+from nacre.data.rigs.life_metrics import CHALLENGE, LifeFigures
 
 HOME, ABROAD = "PRONOSTIA", "PRONOSTIA conditions 2 and 3"
 seeds = st.integers(0, 2**32 - 1)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.bearings.author_csv import read_author_csv, rig_of, times_of_rows
-from nacre.bearings.labels import life_fraction, physics_label, remaining_minutes
-from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU
-from nacre.bearings.score import monotonicity, paper_score, phm_accuracy, remaining_from_fraction, trendability
+from nacre.data.rigs.author_csv import read_author_csv, rig_of, times_of_rows
+from nacre.data.rigs.labels import life_fraction, physics_label, remaining_minutes
+from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU
+from nacre.data.rigs.score import monotonicity, paper_score, phm_accuracy, remaining_from_fraction, trendability
 
 DATA = os.environ.get("NACRE_DATA")
 curves = st.lists(st.floats(-2, 2), min_size=2, max_size=20)

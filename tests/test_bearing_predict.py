@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from bearing_examples import write_hust, write_pronostia, write_xjtu
 from nacre import commands
-from nacre.bearings.labels import Label
 from nacre.bearings_plot import draw_curve
 from nacre.bearings_predict import Curve, predict_bearings
+from nacre.data.rigs.labels import Label
 
 RECIPE = """
 data = { name = "bearings", steps = 4, average = 4 }
@@ -86,7 +86,7 @@ def test_bearing_curves_are_what_the_networks_gave_while_they_were_scored(traine
     """A table that was scored as `transfer` gives the same answers here."""
     import torch
 
-    from nacre.data.bearings import load_bearings
+    from nacre.data.sets.bearings import load_bearings
     from nacre.io import load
     from nacre.train.evaluate import predict
 

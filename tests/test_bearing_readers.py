@@ -9,11 +9,11 @@ import pytest
 from scipy.io import savemat
 
 from bearing_examples import vibration, write_hust, write_pronostia, write_xjtu
-from nacre.bearings.read_hust import read_mat
-from nacre.bearings.read_pronostia import past_midnight, read_acceleration, read_temperature
-from nacre.bearings.read_xjtu import read_minute
-from nacre.bearings.recordings import find_recordings
-from nacre.bearings.snapshot import BadFile
+from nacre.data.rigs.hust import read_mat
+from nacre.data.rigs.pronostia import past_midnight, read_acceleration, read_temperature
+from nacre.data.rigs.recordings import find_recordings
+from nacre.data.rigs.snapshot import BadFile
+from nacre.data.rigs.xjtu import read_minute
 
 DATA = os.environ.get("NACRE_DATA")
 

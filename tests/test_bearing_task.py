@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.data.bearings import load_bearings
+from nacre.data.sets.bearings import load_bearings
 from nacre.data.splits import Split, SplitBy, make_splits
 from nacre.io import load
 from nacre.tasks.controls import controls_for, create_control

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.data.arrays import from_arrays
 from nacre.data.dataset import UNSCORED
+from nacre.data.tables.arrays import from_arrays
 
 X = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]], [[7.0, 8.0], [9.0, 0.0], [1.0, 1.0]]]  # lengths 2, 1, 3
 

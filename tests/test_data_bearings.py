@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.bearings.labels import physics_label
-from nacre.bearings.rigs import RIGS
-from nacre.bearings.table import FeatureTable, write_table
-from nacre.data.bearings import load_bearings
-from nacre.data.bearings_tables import find_tables
+from nacre.data.rigs.feature_table import FeatureTable, write_table
+from nacre.data.rigs.labels import physics_label
+from nacre.data.rigs.rig import RIGS
+from nacre.data.sets.bearings import load_bearings
+from nacre.data.sets.bearings_tables import find_tables
 from nacre.signals.features import HOP, PAPER
 
 AXES = ("horizontal", "vertical")

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.data.columns import Clock, Columns
 from nacre.data.splits import SplitBy, make_splits
-from nacre.data.table_csv import from_csv, read_csv_task
+from nacre.data.tables.columns import Clock, Columns
+from nacre.data.tables.csv_dataset import from_csv, read_csv_task
 
 PULSE = """who,second,pulse,motion,state
 ann,0,61,0.5,calm

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.data import catalog
 from nacre.data.dataset import Kind
-from nacre.data.ettm1 import COLUMNS, load_ettm1
-from nacre.data.series import window_starts
+from nacre.data.files import catalogue as catalog
+from nacre.data.sets.ettm1 import COLUMNS, load_ettm1
+from nacre.data.sets.series import window_starts
 from nacre.data.splits import SplitBy, make_splits
 
 HEADER = "date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT"

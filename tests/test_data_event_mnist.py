@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nacre.data import catalog, event_mnist
 from nacre.data.dataset import Kind
-from nacre.data.event_mnist import load_event_mnist, run_lengths
+from nacre.data.files import catalogue as catalog
+from nacre.data.sets import event_mnist
+from nacre.data.sets.event_mnist import load_event_mnist, run_lengths
 from nacre.data.splits import SplitBy, make_splits
 
 real = pytest.mark.skipif("NACRE_DATA" not in os.environ, reason="needs $NACRE_DATA")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.data.infer import classes_of, infer_kind
+from nacre.data.tables.targets import classes_of, infer_kind
 
 TWO_GROUPS = np.repeat([0, 1], 100)
 MANY_GROUPS = np.repeat(np.arange(50), 4)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.data import catalog
 from nacre.data.dataset import Kind
-from nacre.data.jena import COLUMNS, _last_before, load_jena
+from nacre.data.files import catalogue as catalog
+from nacre.data.sets.jena import COLUMNS, _last_before, load_jena
 
 WIND = COLUMNS.index("wv (m/s)")
 REAL = os.environ.get("NACRE_DATA", "")

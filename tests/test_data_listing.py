@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nacre.data import catalog, listing, spirals, store
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.files import catalogue as catalog
+from nacre.data.files import listing, store
+from nacre.data.sets import spirals
 from test_data_jena import table
 
 

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 import torch
 
-from nacre.data.columns import Columns
 from nacre.data.dataset import UNSCORED
-from nacre.data.new_csv import read_new
-from nacre.data.table_csv import read_csv_task
+from nacre.data.tables.columns import Columns
+from nacre.data.tables.csv_dataset import read_csv_task
+from nacre.data.tables.csv_unlabelled import read_new
 
 STATES = """who,second,pulse,state,mood
 ann,0,61,calm,0.5

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.data import catalog
 from nacre.data.dataset import Kind
-from nacre.data.person_activity import ACTIVITIES, TAGS, _windows, load_person_activity
+from nacre.data.files import catalogue as catalog
+from nacre.data.sets.person_activity import ACTIVITIES, TAGS, _windows, load_person_activity
 from nacre.data.splits import SplitBy, make_splits
 
 START = 633790226051280000  # ticks

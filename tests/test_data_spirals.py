@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nacre.data.dataset import Kind
-from nacre.data.spirals import END, HALF, OBSERVED, POINTS, load_spirals, make_spirals
+from nacre.data.sets.spirals import END, HALF, OBSERVED, POINTS, load_spirals, make_spirals
 
 N = 12
 LENGTH = OBSERVED + POINTS

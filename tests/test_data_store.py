@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from nacre.data import array_cache, catalog, fetch, store
-from nacre.data.catalog import Entry, Form, SourceFile
+from nacre.data.files import array_cache, fetch, store
+from nacre.data.files import catalogue as catalog
+from nacre.data.files.catalogue import Entry, Form, SourceFile
 
 TEXT = b"time,value\n" + b"1,2\n" * 500
 

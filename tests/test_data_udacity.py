@@ -12,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.data.catalog import load_dataset
 from nacre.data.dataset import Kind
+from nacre.data.files.catalogue import load_dataset
+from nacre.data.sets.udacity import GAP, load_udacity, segments_of
+from nacre.data.sets.udacity_images import read_frame
+from nacre.data.sets.udacity_log import read_log
 from nacre.data.splits import SplitBy, make_splits
-from nacre.data.udacity import GAP, load_udacity, segments_of
-from nacre.data.udacity_images import read_frame
-from nacre.data.udacity_log import read_log
 from nacre.tasks.controls import controls_for, create_control
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task

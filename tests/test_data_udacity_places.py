@@ -2,9 +2,9 @@
 
 import pytest
 
-from nacre.data import udacity
-from nacre.data.udacity import load_udacity
-from nacre.data.udacity_images import read_frame
+from nacre.data.sets import udacity
+from nacre.data.sets.udacity import load_udacity
+from nacre.data.sets.udacity_images import read_frame
 from udacity_examples import (
     CAMERAS,
     image_file,

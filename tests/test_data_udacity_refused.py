@@ -7,9 +7,9 @@ import zipfile
 import pytest
 from PIL import Image
 
-from nacre.data.udacity import load_udacity
-from nacre.data.udacity_images import MOST_BYTES, Images, read_frame
-from nacre.data.udacity_log import read_log
+from nacre.data.sets.udacity import load_udacity
+from nacre.data.sets.udacity_images import MOST_BYTES, Images, read_frame
+from nacre.data.sets.udacity_log import read_log
 from udacity_examples import (
     image_file,
     moments,

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from nacre import demo, demo_report
-from nacre.data.spirals import HALF, make_spirals
+from nacre.data.sets.spirals import HALF, make_spirals
 from nacre.demo_nets import CORES, NACCore, SpiralNet
 
 FILES = ["report.html", "result.json", "spirals.png", "losses.png", "circuit.png", "trace.png"]

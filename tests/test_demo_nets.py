@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nacre import demo, demo_nets, demo_plot
-from nacre.data.spirals import HALF, make_spirals
+from nacre.data.sets.spirals import HALF, make_spirals
 from nacre.demo_nets import CORES, CfCCore, NACCore, SDPACore
 
 every_core = pytest.mark.parametrize("name", CORES)

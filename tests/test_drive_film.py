@@ -10,7 +10,7 @@ from imageio.core.format import Format
 from PIL import Image
 
 from nacre.data.dataset import Kind
-from nacre.data.episodes import ACTIONS, Drive
+from nacre.data.sets.episodes import ACTIONS, Drive
 from nacre.drive import film as film_module
 from nacre.drive.episode import run_episode
 from nacre.drive.expert import Expert

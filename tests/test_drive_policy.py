@@ -6,7 +6,7 @@ import torch
 
 from drive_examples import IMAGE, network, write_run
 from nacre.data.dataset import Kind
-from nacre.data.episodes import ACTIONS
+from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.policy import Decision, NetworkDriver, load_driver
 from nacre.drive.world import FPS
 from nacre.tasks.network import TaskNetwork

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from nacre.data.episodes import read_episode
+from nacre.data.sets.episodes import read_episode
 from nacre.drive.ppo import load_ppo
 from nacre.drive.record import Collect, collect
 

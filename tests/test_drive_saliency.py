@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 from nacre.data.dataset import Kind
-from nacre.data.episodes import ACTIONS, Drive, Episode
+from nacre.data.sets.episodes import ACTIONS, Drive, Episode
 from nacre.drive.policy import NetworkDriver
 from nacre.drive.saliency import decide, heat, heat_now, overlay, spread_moments, strip
 from nacre.tasks.network import TaskNetwork

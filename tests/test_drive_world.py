@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from nacre.data.episodes import ACTIONS, Drive, read_episode, write_episode
+from nacre.data.sets.episodes import ACTIONS, Drive, read_episode, write_episode
 from nacre.drive.episode import _Noise, errors_of, run_episode
 from nacre.drive.expert import Expert
 from nacre.drive.world import World

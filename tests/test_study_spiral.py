@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from nacre import NAC
 from nacre.commands import app
-from nacre.data.spirals import END
+from nacre.data.sets.spirals import END
 from nacre.study import spiral_run
 from nacre.study.runs import run_once
 from nacre.study.spiral import SpiralStudy, run_spiral

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nacre.data.spirals import END, curves, draw_shapes, make_spirals
+from nacre.data.sets.spirals import END, curves, draw_shapes, make_spirals
 from nacre.study.spiral_data import SPREAD, controls, draw_spirals, errors
 from nacre.study.spiral_grid import DEFAULT, Setting
 from nacre.study.spiral_net import build

@@ -8,9 +8,9 @@ import torch
 
 from drive_examples import write_episodes
 from nacre.data.batches import Augmented
-from nacre.data.carracing import load_carracing
 from nacre.data.dataset import Kind
-from nacre.data.episodes import ACTIONS
+from nacre.data.sets.carracing import load_carracing
+from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.expert import choose
 from nacre.drive.road import Road
 from nacre.drive.world import Pose, World

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nacre.data.catalog import CATALOG
+from nacre.data.files.catalogue import CATALOG
 from nacre.tasks.listing import print_tasks
 from nacre.tasks.recipe import (
     ImageRecipe,

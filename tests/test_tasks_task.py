@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from control_examples import ragged, series, walk
-from nacre.data.catalog import CATALOG
 from nacre.data.dataset import Kind
+from nacre.data.files.catalogue import CATALOG
 from nacre.data.splits import SplitBy, make_splits
 from nacre.tasks import sources
 from nacre.tasks.recipe import NetworkRecipe, Recipe, SplitRecipe

@@ -11,7 +11,7 @@ import torch
 
 from nacre import TaskNetwork, load
 from nacre.data import SplitBy, make_splits
-from nacre.data.table_csv import read_csv_task
+from nacre.data.tables.csv_dataset import read_csv_task
 from nacre.train.evaluate import outputs_of
 from nacre.train.new_data import predict_csv
 from nacre.train.run import run_cell

@@ -13,7 +13,7 @@ import torch
 
 from drive_examples import write_run
 from nacre.data.dataset import Kind
-from nacre.data.udacity_images import read_frame
+from nacre.data.sets.udacity_images import read_frame
 from nacre.drive.udacity_driver import SteeringNetwork, load_steering
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork

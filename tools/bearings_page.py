@@ -21,7 +21,7 @@ from provenance import ROOT, provenance, write_result
 from results_page import came_from, replace_results
 
 from nacre._util.plotting import open_frame, png
-from nacre.bearings.score import paper_score
+from nacre.data.rigs.score import paper_score
 from nacre.io import write_whole
 from nacre.train.paper import reported
 from nacre.train.plot_style import COLOURS, TEXT, TITLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nacre._util.plotting import open_frame, png
-from nacre.bearings.labels import Label
+from nacre.data.rigs.labels import Label
 from nacre.train.plot_style import COLOURS, TEXT, TITLE
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import torch
 from rich.console import Console
 
 from nacre.bearings.extract import Extraction, extract
-from nacre.bearings.labels import Label
-from nacre.bearings.score import remaining_from_fraction
-from nacre.data.bearings import rows_of
-from nacre.data.bearings_tables import is_table, read_any
+from nacre.data.rigs.labels import Label
+from nacre.data.rigs.score import remaining_from_fraction
+from nacre.data.sets.bearings import rows_of
+from nacre.data.sets.bearings_tables import is_table, read_any
 from nacre.io import load, write_whole
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nacre.bearings.table import FeatureTable
+    from nacre.data.rigs.feature_table import FeatureTable
 
 _BATCH = 256
 

@@ -230,7 +230,7 @@ app.add_typer(data, name="data")
 @data.command("list")
 def data_list(data_dir: _DataDir = None) -> None:
     """List the data sets, and which of them are there."""
-    from nacre.data.listing import print_data
+    from nacre.data.files.listing import print_data
 
     print_data(data_dir)
 
@@ -241,7 +241,7 @@ def data_get(
     data_dir: _DataDir = None,
 ) -> None:
     """Fetch data sets from their official sources, and check them."""
-    from nacre.data.listing import get_data
+    from nacre.data.files.listing import get_data
 
     get_data(names or [], data_dir)
 
@@ -252,7 +252,7 @@ def data_check(
     data_dir: _DataDir = None,
 ) -> None:
     """Check the files of data sets, and say what is in them."""
-    from nacre.data.listing import check_data
+    from nacre.data.files.listing import check_data
 
     check_data(names or [], data_dir)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre._version import __version__
-from nacre.data.spirals import HALF, POINTS, make_spirals
+from nacre.data.sets.spirals import HALF, POINTS, make_spirals
 from nacre.demo_nets import CORES, SpiralNet, count_parameters
 from nacre.demo_plot import plot_circuit, plot_losses, plot_spirals, plot_trace
 from nacre.demo_report import print_table, write_files
@@ -22,7 +22,7 @@ from nacre.demo_report import print_table, write_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.data.spirals import Spirals
+    from nacre.data.sets.spirals import Spirals
 
 STEPS = 600
 LEARNING_RATE = 1e-2  # the highest of a one-cycle schedule, for all models

@@ -10,7 +10,7 @@ import torch
 from ncps.torch import CfCCell
 from torch import Tensor, nn
 
-from nacre.data.spirals import END
+from nacre.data.sets.spirals import END
 from nacre.layer.attention import NAC
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import png
-from nacre.data.spirals import END, HALF
+from nacre.data.sets.spirals import END, HALF
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-    from nacre.data.spirals import Spirals
+    from nacre.data.sets.spirals import Spirals
     from nacre.layer.trace import Trace
     from nacre.wiring.wiring import Wiring
 

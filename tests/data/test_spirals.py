@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nacre.data.spirals import END, HALF, make_spirals
+from nacre.data.sets.spirals import END, HALF, make_spirals
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from rich.table import Table
 from nacre._util.checks import real, whole
 from nacre._util.pool import default_jobs, each
 from nacre.bearings.extract_rows import Rows, feature_names, rows_of
-from nacre.bearings.read_pronostia import past_midnight, read_temperature
-from nacre.bearings.recordings import Recording, find_recordings
-from nacre.bearings.snapshot import BadFile
-from nacre.bearings.table import SUFFIX, FeatureTable, read_table, write_table
+from nacre.data.rigs.feature_table import SUFFIX, FeatureTable, read_table, write_table
+from nacre.data.rigs.pronostia import past_midnight, read_temperature
+from nacre.data.rigs.recordings import Recording, find_recordings
+from nacre.data.rigs.snapshot import BadFile
 from nacre.io import write_whole
 
 if TYPE_CHECKING:

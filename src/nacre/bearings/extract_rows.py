@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nacre.bearings.snapshot import AXES, BadFile
+from nacre.data.rigs.snapshot import AXES, BadFile
 from nacre.signals.features import HOP, WINDOW_FEATURES, WindowFeatures, envelope_energy, windows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nacre.bearings.recordings import Recording
+    from nacre.data.rigs.recordings import Recording
 
 
 class Rows(NamedTuple):

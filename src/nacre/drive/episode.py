@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nacre.data.episodes import ACTIONS, Drive, Episode
+from nacre.data.sets.episodes import ACTIONS, Drive, Episode
 from nacre.drive.road import HALF_WIDTH, Road
 from nacre.drive.world import FPS, World
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.data.episodes import ACTIONS
+from nacre.data.sets.episodes import ACTIONS
 
 if TYPE_CHECKING:
     from nacre.drive.road import Road

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nacre.data.episodes import Drive, Episode
+    from nacre.data.sets.episodes import Drive, Episode
     from nacre.drive.episode import Driver
     from nacre.drive.world import World
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from nacre.data.episodes import ACTIONS
+from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.saliency import overlay
 
 if TYPE_CHECKING:

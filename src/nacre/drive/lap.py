@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nacre._util.provenance import provenance
-from nacre.data.episodes import ACTIONS, Drive
+from nacre.data.sets.episodes import ACTIONS, Drive
 from nacre.drive.episode import errors_of, run_episode
 from nacre.drive.policy import NetworkDriver
 from nacre.io import write_whole
@@ -16,7 +16,7 @@ from nacre.io import write_whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.data.episodes import Episode
+    from nacre.data.sets.episodes import Episode
     from nacre.drive.contender import Contender
 
 FORMAT = 1

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nacre._util.checks import choice
 from nacre.data.dataset import Kind
-from nacre.data.episodes import ACTIONS
+from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.world import FPS
 from nacre.io import load
 from nacre.layer.attention import NAC

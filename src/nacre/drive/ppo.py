@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nacre.data.episodes import ACTIONS, FRAME
+from nacre.data.sets.episodes import ACTIONS, FRAME
 
 if TYPE_CHECKING:
     from pathlib import Path

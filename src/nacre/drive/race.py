@@ -17,7 +17,7 @@ from rich.table import Table
 from nacre._util.checks import whole
 from nacre._util.pool import default_jobs, each
 from nacre._util.provenance import provenance
-from nacre.data.episodes import Drive
+from nacre.data.sets.episodes import Drive
 from nacre.drive.contender import Contender, contenders
 from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
 from nacre.drive.policy import Decision, NetworkDriver

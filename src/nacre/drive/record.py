@@ -13,7 +13,7 @@ from rich.table import Table
 
 from nacre._util.checks import real, whole
 from nacre._util.pool import default_jobs, each
-from nacre.data.episodes import SUFFIX, Drive, read_episode, write_episode
+from nacre.data.sets.episodes import SUFFIX, Drive, read_episode, write_episode
 from nacre.drive.episode import run_episode
 from nacre.drive.expert import Expert
 from nacre.train.statistics import wilson

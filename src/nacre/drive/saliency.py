@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nacre._util.checks import whole
-from nacre.data.episodes import ACTIONS, FRAME
+from nacre.data.sets.episodes import ACTIONS, FRAME
 from nacre.drive.world import FPS
 from nacre.io import write_whole
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from nacre.data.episodes import Episode
+    from nacre.data.sets.episodes import Episode
     from nacre.drive.policy import NetworkDriver
     from nacre.tasks.eye import Eye
     from nacre.tasks.network import TaskNetwork

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from nacre.data.dataset import Kind
-from nacre.data.udacity_images import HEIGHT, WIDTH, road_of
+from nacre.data.sets.udacity_images import HEIGHT, WIDTH, road_of
 from nacre.drive.udacity_server import serve
 from nacre.io import load
 from nacre.tasks.eye import Tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from nacre.data.episodes import ACTIONS
+from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.road import HALF_WIDTH, Place, Road
 
 if TYPE_CHECKING:

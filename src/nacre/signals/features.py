@@ -118,7 +118,7 @@ def envelope_energy(samples: NDArray[np.float64], rate: float, frequencies: Mapp
     Args:
         samples: [samples, axes], a snapshot as long as possible: its length limits what can be told apart.
         rate: Samples a second.
-        frequencies: Knocks a second by name, as `nacre.bearings.rigs.Geometry.fault_frequencies` gives them.
+        frequencies: Knocks a second by name, as `nacre.data.rigs.rig.Geometry.fault_frequencies` gives them.
     """
     x = torch.from_numpy(np.ascontiguousarray(samples.T)).double()  # [axes, n]
     count = x.shape[-1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nacre._util.checks import whole
-from nacre.data.spirals import END, HALF, NOISE, POINTS, Spirals, curves, draw_shapes
+from nacre.data.sets.spirals import END, HALF, NOISE, POINTS, Spirals, curves, draw_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nacre.data.spirals import END
+from nacre.data.sets.spirals import END
 from nacre.layer.attention import NAC
 from nacre.study.spiral_grid import WIDTH
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from nacre._util.provenance import provenance
-from nacre.data.spirals import POINTS
+from nacre.data.sets.spirals import POINTS
 from nacre.study.spiral_data import SPREAD, TEST, TRAIN, controls, draw_spirals, errors
 from nacre.study.spiral_grid import DEFAULT, Setting, sections_of
 from nacre.study.spiral_net import build
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from nacre.data.spirals import Spirals
+    from nacre.data.sets.spirals import Spirals
     from nacre.study.runs import OnStep
     from nacre.study.spiral_net import SpiralRegressor
 

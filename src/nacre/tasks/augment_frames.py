@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from nacre.data.dataset import Kind
-from nacre.data.episodes import ACTIONS, FRAME
+from nacre.data.sets.episodes import ACTIONS, FRAME
 
 if TYPE_CHECKING:
     from nacre.data.dataset import Batch, Dataset
@@ -31,7 +31,7 @@ def frames(data: Dataset, index: Tensor, generator: Generator) -> Batch:
     from 0 to 210, as the environment draws them, stay so.
 
     Args:
-        data: Frames as `nacre.data.carracing.load_carracing` gives them.
+        data: Frames as `nacre.data.sets.carracing.load_carracing` gives them.
         index: [B] the windows.
         generator: What is drawn from.
     """

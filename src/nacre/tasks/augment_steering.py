@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from nacre.data.dataset import Kind
-from nacre.data.udacity_images import BOTTOM, HEIGHT, TOP, WIDTH
+from nacre.data.sets.udacity_images import BOTTOM, HEIGHT, TOP, WIDTH
 
 if TYPE_CHECKING:
     from nacre.data.dataset import Batch, Dataset
@@ -71,7 +71,7 @@ def steering(data: Dataset, index: Tensor, generator: Generator) -> Batch:
     """Views of the road, and how to steer there: the augmentations of the paper, on a share of the images.
 
     Args:
-        data: Images as `nacre.data.udacity.load_udacity` gives them, those of the side cameras behind all others.
+        data: Images as `nacre.data.sets.udacity.load_udacity` gives them, those of the side cameras behind all others.
         index: [B] the sequences.
         generator: What is drawn from.
     """

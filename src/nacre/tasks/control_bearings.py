@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nacre.bearings.figures import LifeFigures
 from nacre.data.dataset import Kind
+from nacre.data.rigs.life_metrics import LifeFigures
 from nacre.tasks.answers import answers_of, scored_sequences
 from nacre.tasks.control_base import Control
 from nacre.tasks.least_squares import LeastSquares, Line

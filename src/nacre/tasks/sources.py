@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre._util.checks import there_are
-from nacre.data.catalog import loader_of
+from nacre.data.files.catalogue import loader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.data.columns import Columns
     from nacre.data.dataset import Dataset
+    from nacre.data.tables.columns import Columns
 
 _Result = TypeVar("_Result")
 
@@ -38,7 +38,7 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
     if ("name" in options) == ("csv" in options):
         raise ValueError("[data] must have either name, a data set that nacre knows, or csv, a file of your own")
     if "csv" in options:
-        from nacre.data.table_csv import read_csv_task
+        from nacre.data.tables.csv_dataset import read_csv_task
 
         path = options.pop("csv")
         _check(read_csv_task, options, "csv", ("path",))

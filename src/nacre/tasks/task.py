@@ -14,9 +14,9 @@ from nacre.tasks.sources import load_data
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.data.columns import Columns
     from nacre.data.dataset import Dataset
     from nacre.data.splits import Split
+    from nacre.data.tables.columns import Columns
     from nacre.tasks.recipe import Recipe
 
 _FEWEST_GROUPS = 3  # that can be split by group

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nacre.data.columns import Columns
 from nacre.data.dataset import Kind
-from nacre.data.new_csv import read_new
+from nacre.data.tables.columns import Columns
+from nacre.data.tables.csv_unlabelled import read_new
 from nacre.io import load, write_whole
 from nacre.tasks.network import TaskNetwork
 from nacre.train.evaluate import outputs_of

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.data.array_cache import cached
-from nacre.data.fetch import obtain
-from nacre.data.series import Series, forecasting, read_stamps, read_table
+from nacre.data.files.array_cache import cached
+from nacre.data.files.fetch import obtain
+from nacre.data.sets.series import Series, forecasting, read_stamps, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.data.array_cache import Arrays
     from nacre.data.dataset import Dataset
-    from nacre.data.store import Source
+    from nacre.data.files.array_cache import Arrays
+    from nacre.data.files.store import Source
 
 COLUMNS = (
     "p (mbar)",
@@ -61,7 +61,7 @@ def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 2
     of it.
 
     Args:
-        data_dir: Where to look first; see `nacre.data.store.find`.
+        data_dir: Where to look first; see `nacre.data.files.store.find`.
         lookback: Rows that are seen.
         horizon: Rows that are forecast.
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from nacre._util.checks import choice, whole
-from nacre.data.columns import Columns
-from nacre.data.csv_rows import dataset_of, feature_values, order_rows, pieces, read_clock, whole_groups
-from nacre.data.csv_table import read_table
 from nacre.data.dataset import Kind
-from nacre.data.infer import classes_of, infer_kind, is_text, is_whole
+from nacre.data.tables.cells import read_table
+from nacre.data.tables.columns import Columns
+from nacre.data.tables.sequences import dataset_of, feature_values, order_rows, pieces, read_clock, whole_groups
+from nacre.data.tables.targets import classes_of, infer_kind, is_text, is_whole
 
 if TYPE_CHECKING:
     import os
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nacre.data.csv_rows import Rows
-    from nacre.data.csv_table import Table
     from nacre.data.dataset import Dataset
+    from nacre.data.tables.cells import Table
+    from nacre.data.tables.sequences import Rows
 
 FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so that series of steps are cut into pieces
 _EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group
@@ -51,7 +51,7 @@ def from_csv(
         target: Column to predict; for regressions it may be several.
         group: Column that names the sequence of a row: patient, machine, recording; None if there is one only.
         kind: What is asked, one of `nacre.data.Kind`; None finds out by the table at
-            `nacre.data.infer.infer_kind`, says so in the log and in the notes of the data set.
+            `nacre.data.tables.targets.infer_kind`, says so in the log and in the notes of the data set.
         features: Columns that are inputs. None takes all columns of numbers, without time, group and target. In
             forecasting the target is always an input: its past.
         lookback: In forecasting, the rows a forecast sees. Where every step has an answer and there are fewer than

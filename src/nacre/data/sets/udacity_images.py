@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.data.udacity_log import file_name
+from nacre.data.sets.udacity_log import file_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from nacre.data.store import Source
+    from nacre.data.files.store import Source
 
 
 @dataclass(frozen=True)

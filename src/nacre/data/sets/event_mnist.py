@@ -8,17 +8,17 @@ import numpy as np
 import torch
 
 from nacre._util.checks import whole
-from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.fetch import obtain
+from nacre.data.files.array_cache import cached
+from nacre.data.files.fetch import obtain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-    from nacre.data.array_cache import Arrays
-    from nacre.data.store import Source
+    from nacre.data.files.array_cache import Arrays
+    from nacre.data.files.store import Source
 
 PIXELS = 28 * 28
 SPAN = 256.0  # units of time of a whole image, as in the paper
@@ -38,7 +38,7 @@ def load_event_mnist(data_dir: Path | None = None, max_events: int = 256) -> Dat
     Every image is a group of its own; `test` marks the official 10,000.
 
     Args:
-        data_dir: Where to look first for the four files; see `nacre.data.store.find`.
+        data_dir: Where to look first for the four files; see `nacre.data.files.store.find`.
         max_events: Events kept of each image, the first ones. The longest image has fewer than 256.
 
     Raises:

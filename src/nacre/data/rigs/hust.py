@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.bearings.rigs import HUST
-from nacre.bearings.snapshot import BadFile, Snapshot, check_samples
+from nacre.data.rigs.rig import HUST
+from nacre.data.rigs.snapshot import BadFile, Snapshot, check_samples
 
 if TYPE_CHECKING:
     from pathlib import Path

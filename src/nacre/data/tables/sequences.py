@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre.data.columns import Clock
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.tables.columns import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from nacre.data.columns import Columns
-    from nacre.data.csv_table import Table
+    from nacre.data.tables.cells import Table
+    from nacre.data.tables.columns import Columns
 
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
 

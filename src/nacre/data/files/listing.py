@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from nacre.data.catalog import CATALOG, entry, load_dataset
-from nacre.data.fetch import fetch, official
-from nacre.data.store import cache_dir, find, read
+from nacre.data.files.catalogue import CATALOG, entry, load_dataset
+from nacre.data.files.fetch import fetch, official
+from nacre.data.files.store import cache_dir, find, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.bearings.labels import Label
-from nacre.bearings.score import monotonicity, paper_score, phm_accuracy, remaining_from_fraction, trendability
+from nacre.data.rigs.labels import Label
+from nacre.data.rigs.score import monotonicity, paper_score, phm_accuracy, remaining_from_fraction, trendability
 
 if TYPE_CHECKING:
     from torch import Tensor

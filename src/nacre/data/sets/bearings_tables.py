@@ -6,14 +6,14 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from nacre.bearings.author_csv import read_author_csv, rig_of
-from nacre.bearings.table import SUFFIX, read_table
-from nacre.data.store import recorded_in
+from nacre.data.files.store import recorded_in
+from nacre.data.rigs.author_csv import read_author_csv, rig_of
+from nacre.data.rigs.feature_table import SUFFIX, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.bearings.table import FeatureTable
+    from nacre.data.rigs.feature_table import FeatureTable
 
 FOLDERS = ("bearings-features", "bearings")
 _AUTHORS = re.compile(r".+_features.*\.csv(\.gz)?")

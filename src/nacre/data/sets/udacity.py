@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from nacre._util.checks import whole
-from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.store import recorded_in
-from nacre.data.udacity_images import SIZE, Images, read_frame
-from nacre.data.udacity_log import CAMERAS, read_log
+from nacre.data.files.array_cache import cached
+from nacre.data.files.store import recorded_in
+from nacre.data.sets.udacity_images import SIZE, Images, read_frame
+from nacre.data.sets.udacity_log import CAMERAS, read_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from nacre.data.array_cache import Arrays
-    from nacre.data.udacity_log import Log
+    from nacre.data.files.array_cache import Arrays
+    from nacre.data.sets.udacity_log import Log
 
 LOG = "driving_log.csv"
 FOLDERS = ("udacity", "udacity_track")
@@ -34,7 +34,7 @@ _READER = "udacity-1"  # raise the number with every change of `_parse` or `read
 def load_udacity(data_dir: Path | None = None, segments: int = 20) -> Dataset:
     """One sequence of a single image for each moment of a drive, and the steering at that moment, from -1 to 1.
 
-    Images are cropped to the road and 66 x 200 pixels large, see `nacre.data.udacity_images.read_frame`. Segments
+    Images are cropped to the road and 66 x 200 pixels large, see `nacre.data.sets.udacity_images.read_frame`. Segments
     of the drive are groups: neighbouring images are all but equal, so they must not be in two parts of a split.
     Segments are stretches without a pause, and what follows a segment within a second belongs to none.
 

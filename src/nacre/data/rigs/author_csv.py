@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU, Rig
-from nacre.bearings.snapshot import AXES
-from nacre.bearings.table import FeatureTable
+from nacre.data.rigs.feature_table import FeatureTable
+from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Rig
+from nacre.data.rigs.snapshot import AXES
 from nacre.signals.features import HOP, PAPER
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from nacre.data.catalog import entry
+from nacre.data.files.catalogue import entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.data.catalog import Form, SourceFile
+    from nacre.data.files.catalogue import Form, SourceFile
 
 UNCHECKED = "checksum not known to nacre"
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"  # first bytes; no plain file of ours starts like that

@@ -9,8 +9,8 @@ import torch
 
 from nacre._util.checks import whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
-from nacre.data.episodes import ACTIONS, FRAME, checksums, episode_files, read_episode
-from nacre.data.store import recorded_in
+from nacre.data.files.store import recorded_in
+from nacre.data.sets.episodes import ACTIONS, FRAME, checksums, episode_files, read_episode
 
 if TYPE_CHECKING:
     from pathlib import Path

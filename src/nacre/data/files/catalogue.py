@@ -95,7 +95,7 @@ def _person(name: str, sha256: str) -> SourceFile:
 CATALOG: dict[str, Entry] = {
     "event-mnist": Entry(
         what="handwritten digits as runs of black and white pixels",
-        loader="nacre.data.event_mnist:load_event_mnist",
+        loader="nacre.data.sets.event_mnist:load_event_mnist",
         forms=(
             Form(
                 "official, 60,000 + 10,000 images",
@@ -114,7 +114,7 @@ CATALOG: dict[str, Entry] = {
     ),
     "person-activity": Entry(
         what="what people do, from four tags they wear",
-        loader="nacre.data.person_activity:load_person_activity",
+        loader="nacre.data.sets.person_activity:load_person_activity",
         forms=(
             Form(
                 "official, five persons",
@@ -138,7 +138,7 @@ CATALOG: dict[str, Entry] = {
     ),
     "ettm1": Entry(
         what="oil temperature of a transformer, every 15 minutes for two years",
-        loader="nacre.data.ettm1:load_ettm1",
+        loader="nacre.data.sets.ettm1:load_ettm1",
         forms=(
             Form(
                 "official, complete",
@@ -155,7 +155,7 @@ CATALOG: dict[str, Entry] = {
     ),
     "jena": Entry(
         what="weather of Jena, every 10 minutes",
-        loader="nacre.data.jena:load_jena",
+        loader="nacre.data.sets.jena:load_jena",
         forms=(
             Form(
                 "official 2009-2016",
@@ -182,20 +182,22 @@ CATALOG: dict[str, Entry] = {
     ),
     "carracing": Entry(
         what="recorded drives in CarRacing, see `nacre drive collect`",
-        loader="nacre.data.carracing:load_carracing",
+        loader="nacre.data.sets.carracing:load_carracing",
         recorded=True,
     ),
     "udacity": Entry(
         what="a recorded drive in Udacity's simulator",
-        loader="nacre.data.udacity:load_udacity",
+        loader="nacre.data.sets.udacity:load_udacity",
         recorded=True,
     ),
     "bearings": Entry(
         what="features of bearings that run to failure, see `nacre data features`",
-        loader="nacre.data.bearings:load_bearings",
+        loader="nacre.data.sets.bearings:load_bearings",
         recorded=True,
     ),
-    "spiral": Entry(what="generated spirals, seen at irregular times", loader="nacre.data.spirals:load_spirals"),
+    "spiral": Entry(
+        what="generated spirals, seen at irregular times", loader="nacre.data.sets.spirals:load_spirals"
+    ),
 }
 
 

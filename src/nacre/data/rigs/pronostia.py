@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.bearings.rigs import PRONOSTIA
-from nacre.bearings.snapshot import BadFile, Snapshot, check_samples, numbers_of
+from nacre.data.rigs.rig import PRONOSTIA
+from nacre.data.rigs.snapshot import BadFile, Snapshot, check_samples, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacre.bearings.read_hust import read_mat
-from nacre.bearings.read_pronostia import read_acceleration
-from nacre.bearings.read_xjtu import read_minute
-from nacre.bearings.rigs import HUST, PRONOSTIA, XJTU, Condition, Rig
+from nacre.data.rigs.hust import read_mat
+from nacre.data.rigs.pronostia import read_acceleration
+from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Condition, Rig
+from nacre.data.rigs.xjtu import read_minute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from nacre.bearings.snapshot import Snapshot
+    from nacre.data.rigs.snapshot import Snapshot
 
 _ACCELERATION = re.compile(r"acc_(\d+)\.csv")
 _TEMPERATURE = re.compile(r"temp_(\d+)\.csv")

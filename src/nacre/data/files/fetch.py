@@ -7,15 +7,15 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from nacre.data.catalog import entry
-from nacre.data.store import Found, cache_dir, find, path_of, read, read_file
+from nacre.data.files.catalogue import entry
+from nacre.data.files.store import Found, cache_dir, find, path_of, read, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nacre.data.catalog import Form, SourceFile
-    from nacre.data.store import Source
+    from nacre.data.files.catalogue import Form, SourceFile
+    from nacre.data.files.store import Source
 
 _SILENCE = 30  # seconds without a byte from a server
 _CHUNK = 1 << 16  # bytes written at once

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nacre.data.array_cache import cached
-from nacre.data.fetch import obtain
-from nacre.data.series import Series, forecasting, read_stamps, read_table
+from nacre.data.files.array_cache import cached
+from nacre.data.files.fetch import obtain
+from nacre.data.sets.series import Series, forecasting, read_stamps, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.data.array_cache import Arrays
     from nacre.data.dataset import Dataset
-    from nacre.data.store import Source
+    from nacre.data.files.array_cache import Arrays
+    from nacre.data.files.store import Source
 
 COLUMNS = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
 _READER = "ettm1-1"  # raise the number with every change of `_parse`
@@ -28,7 +28,7 @@ def load_ettm1(data_dir: Path | None = None, lookback: int = 48, horizon: int = 
     Everything is in raw units; time is in hours since the first row. Windows start at every row.
 
     Args:
-        data_dir: Where to look first for `ETTm1.csv`; see `nacre.data.store.find`.
+        data_dir: Where to look first for `ETTm1.csv`; see `nacre.data.files.store.find`.
         lookback: Rows that are seen.
         horizon: Rows that are forecast.
 

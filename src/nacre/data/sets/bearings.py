@@ -8,20 +8,20 @@ import numpy as np
 import torch
 
 from nacre._util.checks import choice, whole
-from nacre.bearings.figures import PRONOSTIA_WORD, LifeFigures
-from nacre.bearings.labels import Label, life_fraction, physics_label, remaining_minutes
-from nacre.bearings.rigs import PRONOSTIA, RIGS
-from nacre.bearings.snapshot import AXES
-from nacre.data.bearings_tables import find_tables
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.rigs.labels import Label, life_fraction, physics_label, remaining_minutes
+from nacre.data.rigs.life_metrics import PRONOSTIA_WORD, LifeFigures
+from nacre.data.rigs.rig import PRONOSTIA, RIGS
+from nacre.data.rigs.snapshot import AXES
+from nacre.data.sets.bearings_tables import find_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from nacre.bearings.table import FeatureTable
-    from nacre.data.bearings_tables import Found
+    from nacre.data.rigs.feature_table import FeatureTable
+    from nacre.data.sets.bearings_tables import Found
 
 INPUTS = ("log energy", "dominant frequency", "entropy", "kurtosis", "skewness", "mean", "log std", "log rms")
 TRAINED = (PRONOSTIA.name, "Bearing1_")  # rig and names of the bearings that folds are made of
@@ -40,7 +40,7 @@ def load_bearings(
     with a label that depends on the time of failure, either gives the answer away.
 
     Args:
-        data_dir: Where tables lie, see `nacre.data.bearings_tables.find_tables`.
+        data_dir: Where tables lie, see `nacre.data.sets.bearings_tables.find_tables`.
         label: "fraction", the share of life that is used; "rul", minutes left; "physics", the paper's.
         steps: Rows of a sequence; the first moments of a recording have no sequence.
         average: Windows of a snapshot whose features are averaged to a row, about.

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 
 from nacre._util.checks import whole
-from nacre.data.array_cache import cached
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.fetch import obtain
+from nacre.data.files.array_cache import cached
+from nacre.data.files.fetch import obtain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
-    from nacre.data.array_cache import Arrays
-    from nacre.data.store import Source
+    from nacre.data.files.array_cache import Arrays
+    from nacre.data.files.store import Source
 
 ACTIVITIES = (
     "walking",
@@ -61,7 +61,7 @@ def load_person_activity(data_dir: Path | None = None, window: int = 32, stride:
     answers them twice; `Dataset.answers` counts each row once.
 
     Args:
-        data_dir: Where to look first; see `nacre.data.store.find`.
+        data_dir: Where to look first; see `nacre.data.files.store.find`.
         window: Steps of a window. A shorter recording is one window.
         stride: Rows from one window to the next, at most `window`.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from nacre.data.store import cache_dir
+from nacre.data.files.store import cache_dir
 from nacre.io import write_whole
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImple
 
 
 class Checked(Protocol):
-    """Something to parse whose checksums are known, such as `nacre.data.store.Source`."""
+    """Something to parse whose checksums are known, such as `nacre.data.files.store.Source`."""
 
     @property
     def sha256(self) -> dict[str, str]:

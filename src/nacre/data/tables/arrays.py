@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nacre._util.checks import choice
 from nacre.data.dataset import UNSCORED, Dataset, Kind
-from nacre.data.infer import classes_of
+from nacre.data.tables.targets import classes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre.data.csv_rows import (
+from nacre.data.dataset import UNSCORED, Kind
+from nacre.data.tables.cells import read_table
+from nacre.data.tables.sequences import (
     dataset_of,
     feature_values,
     order_rows,
@@ -16,8 +18,6 @@ from nacre.data.csv_rows import (
     stamps_from,
     whole_groups,
 )
-from nacre.data.csv_table import read_table
-from nacre.data.dataset import UNSCORED, Kind
 
 if TYPE_CHECKING:
     import os
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from nacre.data.columns import Columns
-    from nacre.data.csv_rows import Rows
     from nacre.data.dataset import Dataset
+    from nacre.data.tables.columns import Columns
+    from nacre.data.tables.sequences import Rows
 
 
 def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, pd.DataFrame]:
@@ -56,7 +56,7 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         ValueError: If something is wrong with the file, with its line and what to do; or if a column is not there.
 
     Example:
-        >>> from nacre.data.table_csv import read_csv_task
+        >>> from nacre.data.tables.csv_dataset import read_csv_task
         >>> series = ["day,sales", *(f"{day},{day % 7}.5" for day in range(30))]
         >>> _ = (tmp / "sales.csv").write_text(chr(10).join(series))
         >>> _, columns = read_csv_task(tmp / "sales.csv", time="day", target="sales", lookback=7, horizon=2)

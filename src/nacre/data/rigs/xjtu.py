@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.bearings.rigs import XJTU
-from nacre.bearings.snapshot import AXES, BadFile, Snapshot, check_samples, numbers_of
+from nacre.data.rigs.rig import XJTU
+from nacre.data.rigs.snapshot import AXES, BadFile, Snapshot, check_samples, numbers_of
 
 if TYPE_CHECKING:
     from pathlib import Path

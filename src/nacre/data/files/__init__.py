@@ -1,0 +1,1 @@
+"""Files of data sets: the catalogue, fetching, checksums, cached arrays."""

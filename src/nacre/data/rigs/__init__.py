@@ -1,0 +1,1 @@
+"""Recordings of bearings on three test rigs: their files, labels and scores."""

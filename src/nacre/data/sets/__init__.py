@@ -1,0 +1,1 @@
+"""The data sets that nacre comes with, one file each."""

@@ -1,0 +1,1 @@
+"""Data sets from your own tables: CSV files and arrays."""
