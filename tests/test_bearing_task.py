@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nacre.data.sets.bearings import load_bearings
 from nacre.data.splits import Split, SplitBy, make_splits
 from nacre.io import load
-from nacre.tasks.controls import controls_for, create_control
+from nacre.tasks.controls.registry import controls_for, create_control
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from nacre.train.evaluate import predict

@@ -10,7 +10,7 @@ from drive_examples import episode, write_episodes
 from nacre.data.dataset import UNSCORED
 from nacre.data.sets.carracing import load_carracing
 from nacre.data.sets.episodes import Drive, read_episode, write_episode
-from nacre.tasks.controls import controls_for, create_control
+from nacre.tasks.controls.registry import controls_for, create_control
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 

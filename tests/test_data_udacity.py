@@ -18,7 +18,7 @@ from nacre.data.sets.udacity import GAP, load_udacity, segments_of
 from nacre.data.sets.udacity_images import read_frame
 from nacre.data.sets.udacity_log import read_log
 from nacre.data.splits import SplitBy, make_splits
-from nacre.tasks.controls import controls_for, create_control
+from nacre.tasks.controls.registry import controls_for, create_control
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from udacity_examples import (

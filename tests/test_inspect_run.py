@@ -330,7 +330,7 @@ def test_controls_and_models_without_nac_are_refused(trained, tmp_path):
 
 
 def _controls():
-    from nacre.tasks.controls import controls_for
+    from nacre.tasks.controls.registry import controls_for
 
     return controls_for(spirals().data)
 

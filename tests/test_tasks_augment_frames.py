@@ -14,9 +14,9 @@ from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.expert import choose
 from nacre.drive.road import Road
 from nacre.drive.world import Pose, World
-from nacre.tasks import augment_frames
-from nacre.tasks.augment import augmentation_of
-from nacre.tasks.augment_frames import BRIGHTEST, DASHBOARD, frames, mirrored, other_side, recoloured
+from nacre.tasks.augment.frames import BRIGHTEST, DASHBOARD, frames, mirrored, other_side, recoloured
+from nacre.tasks.augment.registry import augmentation_of
+from nacre.tasks.augment.registry import frames as augment_frames
 
 COAST, RIGHT, LEFT, GAS, BRAKE = range(5)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nacre.data.dataset import Kind
-from nacre.tasks.eye import Eye
+from nacre.tasks.image_encoder import Eye
 from nacre.tasks.network import TaskNetwork
 
 CONV = [[4, 3, 2], [5, 3, 1]]

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from nacre.tasks.front import Front
+from nacre.tasks.convolution import Front
 
 LENGTHS = (13, 7, 1, 10)
 SHAPES = [

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nacre import commands
-from nacre.tasks.controls import CONTROLS
+from nacre.tasks.controls.registry import CONTROLS
 from nacre.tasks.recipe import Precision, Profile, list_recipes
 from nacre.train import grid as grid_module
 from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy

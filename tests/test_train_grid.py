@@ -12,7 +12,7 @@ import torch
 
 import nacre
 from nacre._util.locks import Busy
-from nacre.tasks.controls import CONTROLS, controls_for
+from nacre.tasks.controls.registry import CONTROLS, controls_for
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
 from nacre.tasks.task import load_task
 from nacre.train import grid_serial

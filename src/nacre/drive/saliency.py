@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from nacre.data.sets.episodes import Episode
     from nacre.drive.policy import NetworkDriver
-    from nacre.tasks.eye import Eye
+    from nacre.tasks.image_encoder import Eye
     from nacre.tasks.network import TaskNetwork
 
 HEAT = "inferno"  # brightness grows with heat, so that it is read without seeing its hue

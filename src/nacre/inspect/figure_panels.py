@@ -10,7 +10,7 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.ticker import MaxNLocator
 
 from nacre.inspect import figure_style as style
-from nacre.tasks.control_simple import SEEN
+from nacre.tasks.controls.simple import SEEN
 from nacre.train.plot_style import COLOURS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nacre.tasks.controls import CONTROLS
+from nacre.tasks.controls.registry import CONTROLS
 from nacre.tasks.recipe import list_recipes, load_recipe
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.models._registry import create, model_options
-from nacre.tasks.eye import Eye, Tokens
-from nacre.tasks.front import Front
+from nacre.tasks.convolution import Front
+from nacre.tasks.image_encoder import Eye, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class TaskNetwork(nn.Module):
         dropout: Share of what is dropped before each dense layer in training.
         time_scale: Unit of time for the layer: about how long a sequence lasts.
         options: Further options of the model.
-        image: If rows are images: `size`, height and width, and further options of `nacre.tasks.eye.Eye`. Frames
+        image: If rows are images: `size`, height and width, and further options of `nacre.tasks.image_encoder.Eye`. Frames
             get no clock, so that each can be looked at once while they stream in, and the last one is answered.
 
     Example:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre._util.checks import choice, real, there_are, whole
-from nacre.tasks.augment import AUGMENTATIONS
-from nacre.tasks.eye import Activation, Colours, DropoutAfter, Tokens
+from nacre.tasks.augment.registry import AUGMENTATIONS
+from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, Tokens
 
 SUFFIX = ".toml"
 
@@ -73,7 +73,7 @@ class SplitRecipe:
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """How images become what the layer reads: see `nacre.tasks.eye.Eye`."""
+    """How images become what the layer reads: see `nacre.tasks.image_encoder.Eye`."""
 
     conv: tuple[tuple[int, int, int], ...]
     activation: str = "relu"

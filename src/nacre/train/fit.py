@@ -16,7 +16,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_epoch
-from nacre.tasks.augment import augmentation_of
+from nacre.tasks.augment.registry import augmentation_of
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
 from nacre.train.callbacks import Log, Patience
 from nacre.train.module import VALID_LOSS, Training

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from nacre._util.checks import there_are, whole
 from nacre.models._registry import list_models
-from nacre.tasks.controls import CONTROLS, controls_for
+from nacre.tasks.controls.registry import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacre._util.locks import Busy
 from nacre._util.progress import bars
-from nacre.tasks.controls import CONTROLS
+from nacre.tasks.controls.registry import CONTROLS
 from nacre.train.report import name_of
 from nacre.train.run import help_with, run_cell
 from nacre.train.team import ALONE, FAILURES

@@ -18,7 +18,7 @@ from nacre._util.provenance import provenance
 from nacre.data.dataset import Kind
 from nacre.io import save, write_whole
 from nacre.tasks.answers import answers_of
-from nacre.tasks.controls import CONTROLS, create_control
+from nacre.tasks.controls.registry import CONTROLS, create_control
 from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import answer_scale
 from nacre.tasks.recipe import to_toml

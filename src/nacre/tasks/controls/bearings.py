@@ -10,8 +10,8 @@ from torch import Tensor
 from nacre.data.dataset import Kind
 from nacre.data.rigs.life_metrics import LifeFigures
 from nacre.tasks.answers import answers_of, scored_sequences
-from nacre.tasks.control_base import Control
-from nacre.tasks.least_squares import LeastSquares, Line
+from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.least_squares import LeastSquares, Line
 
 if TYPE_CHECKING:
     from nacre.data.dataset import Dataset

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nacre._util.checks import choice
-from nacre.tasks.augment_frames import check_frames, frames
-from nacre.tasks.augment_steering import check_steering, steering
+from nacre.tasks.augment.frames import check_frames, frames
+from nacre.tasks.augment.steering import check_steering, steering
 
 if TYPE_CHECKING:
     from collections.abc import Callable

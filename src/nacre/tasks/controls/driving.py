@@ -9,8 +9,8 @@ from torch import Tensor
 
 from nacre.data.dataset import Kind
 from nacre.tasks.answers import is_scored, scored_sequences
-from nacre.tasks.control_base import Control
-from nacre.tasks.control_simple import Majority, Mean
+from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.simple import Majority, Mean
 
 if TYPE_CHECKING:
     from nacre.data.dataset import Dataset

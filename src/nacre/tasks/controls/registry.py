@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nacre._util.checks import choice
-from nacre.tasks.control_base import Control
-from nacre.tasks.control_bearings import LifeClock, LinearRms
-from nacre.tasks.control_driving import LastAction, ZeroSteering
-from nacre.tasks.control_fitted import Linear, TimeOnly
-from nacre.tasks.control_simple import Majority, Mean, Persistence
+from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.bearings import LifeClock, LinearRms
+from nacre.tasks.controls.driving import LastAction, ZeroSteering
+from nacre.tasks.controls.fitted import Linear, TimeOnly
+from nacre.tasks.controls.simple import Majority, Mean, Persistence
 
 if TYPE_CHECKING:
     from nacre.data.dataset import Dataset

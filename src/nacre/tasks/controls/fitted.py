@@ -10,9 +10,9 @@ from torch import Tensor
 
 from nacre.data.dataset import Kind
 from nacre.tasks.answers import answers_of, scored_sequences
-from nacre.tasks.control_base import Control
-from nacre.tasks.control_features import chunks, inputs_of, last_known, times_of, training_table
-from nacre.tasks.least_squares import LeastSquares, Line
+from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.features import chunks, inputs_of, last_known, times_of, training_table
+from nacre.tasks.controls.least_squares import LeastSquares, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ _LEAF = 10  # training answers in each leaf of a tree, at least
 
 
 class Linear(Control):
-    """The best line through the inputs, which are described at `nacre.tasks.control_features.inputs_of`.
+    """The best line through the inputs, which are described at `nacre.tasks.controls.features.inputs_of`.
 
     Classes: multinomial logistic regression of scikit-learn on standardised inputs. Numbers: ridge regression on
     standardised inputs, with penalty 1 as in scikit-learn. Forecasting: the same with next to no penalty, from the
@@ -68,7 +68,7 @@ class TimeOnly(Control):
     (days have a rhythm, parts wear out), or the protocol leaks, for example because neighbouring rows of one
     recording are in the training and in the test part. A network's score means little before that is settled.
 
-    What it sees is described at `nacre.tasks.control_features.times_of`.
+    What it sees is described at `nacre.tasks.controls.features.times_of`.
     """
 
     name = "time-only"

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from nacre.data.dataset import Kind
 from nacre.tasks.answers import answers_of, scored_sequences, steps_of
-from nacre.tasks.control_base import Control
-from nacre.tasks.control_features import last_known
+from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.features import last_known
 
 if TYPE_CHECKING:
     from nacre.data.dataset import Dataset

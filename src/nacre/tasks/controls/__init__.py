@@ -1,0 +1,1 @@
+"""Trivial controls, which every table of results shows beside the networks."""
