@@ -16,7 +16,7 @@ from nacre.tasks.controls.registry import controls_for, create_control
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from nacre.train.evaluate import predict
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from test_data_bearings import HOME, table, tables, write
 from test_data_splits import sequences
 from train_examples import MODEL, cell, outcome, read_log, result_of, spirals, task_of, weights_of, with_data

@@ -20,7 +20,7 @@ from nacre.tasks.answers import answers_of
 from nacre.tasks.recipe import load_recipe, to_toml
 from nacre.tasks.task import load_task
 from nacre.train.evaluate import outputs_of, predict, score
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from train_examples import cell, spirals
 
 DATA = {

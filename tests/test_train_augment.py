@@ -9,7 +9,7 @@ from nacre.data.batches import Indexed
 from nacre.tasks.augment.registry import registry as augment
 from nacre.tasks.recipe import ImageRecipe, NetworkRecipe
 from nacre.train import fit
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from test_tasks_augment import drive
 from test_train_resume import Crash, crash
 from train_examples import cell, outcome, task_of

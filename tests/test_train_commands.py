@@ -9,8 +9,8 @@ from nacre import commands
 from nacre.tasks.controls.registry import CONTROLS
 from nacre.tasks.recipe import Precision, Profile, list_recipes
 from nacre.train import grid as grid_module
-from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy
 from nacre.train.grid import Grid
+from nacre.train.scale.options import Cluster, Executor, Processes, Scale, Strategy
 from train_examples import MODEL, TINY_TOML, files_below, nacre
 
 
@@ -78,7 +78,7 @@ def test_train_passes_its_options_on(monkeypatch, tmp_path):
 def test_train_passes_options_of_scale_on(monkeypatch):
     seen, launched = [], []
     monkeypatch.setattr(grid_module, "run_grid", seen.append)
-    monkeypatch.setattr("nacre.train.launch.launch", lambda processes: launched.append(processes) or 7)
+    monkeypatch.setattr("nacre.train.scale.torchrun.launch", lambda processes: launched.append(processes) or 7)
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     options = ["--executor", "ray", "--address", "auto", "--cpus", 3, "--gpus", 0.25]
     assert nacre(monkeypatch, "train", "spiral", *options) == 0

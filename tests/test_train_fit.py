@@ -14,7 +14,7 @@ from nacre.data.batches import Rounds
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, TrainingRecipe
 from nacre.train import fit as fit_module
 from nacre.train.fit import QUICK_ROUNDS, Budget, budget_of, fit, looked_at
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from train_examples import MODEL, TINY, cell, read_log, spirals, steps_of_part, task_of, waves, with_data
 
 

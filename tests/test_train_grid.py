@@ -19,7 +19,7 @@ from nacre.train import grid_serial
 from nacre.train.cell import Cell
 from nacre.train.evaluate import predict
 from nacre.train.grid import Grid, cells, expand_models, run_grid
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from test_train_fit import Break
 from train_examples import (
     MODEL,

@@ -10,7 +10,7 @@ import torch
 from nacre.data import from_arrays
 from nacre.tasks.recipe import list_recipes, load_recipe
 from nacre.tasks.task import load_task
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from train_examples import (
     MODEL,
     cell,

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import nacre
-from nacre.train.paper import COLUMNS, paper_column, paper_models, reported
+from nacre.train.report.paper import COLUMNS, paper_column, paper_models, reported
 
 # Read off the paper by eye.
 QUOTED = {
@@ -80,6 +80,6 @@ def test_columns_are_found_by_task_and_number():
 
 
 def test_the_figures_are_found_from_anywhere(tmp_path):
-    code = "from nacre.train.paper import reported; print(reported('nac', 'jena').mean)"
+    code = "from nacre.train.report.paper import reported; print(reported('nac', 'jena').mean)"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert run.stdout == "0.0149\n"

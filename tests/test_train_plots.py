@@ -9,11 +9,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from fake_runs import write_folds, write_log, write_predictions, write_run
-from nacre.train import plots, plots_runs
-from nacre.train.compare import blocks_of
-from nacre.train.paper import paper_models
-from nacre.train.plot_style import COLOURS, SHOWN, NothingToDraw, leading
-from nacre.train.results import find_results
+from nacre.train.progress_report import figures as plots
+from nacre.train.progress_report import run_figures as plots_runs
+from nacre.train.report.compare import blocks_of
+from nacre.train.report.figure_style import COLOURS, SHOWN, NothingToDraw, leading
+from nacre.train.report.paper import paper_models
+from nacre.train.report.results import find_results
 
 matplotlib.use("Agg")
 CLASSES = {"metric": "accuracy", "better": "higher", "kind": "classification", "task": "event-mnist"}

@@ -13,8 +13,8 @@ from nacre import TaskNetwork, load
 from nacre.data import SplitBy, make_splits
 from nacre.data.tables.csv_dataset import read_csv_task
 from nacre.train.evaluate import outputs_of
-from nacre.train.new_data import predict_csv
-from nacre.train.run import run_cell
+from nacre.train.predict import predict_csv
+from nacre.train.run_cell import run_cell
 from train_examples import MODEL, cell, nacre, result_of, spirals, waves
 
 NETWORK = (

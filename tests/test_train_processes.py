@@ -13,12 +13,12 @@ from nacre.data import from_arrays
 from nacre.data.batches import part_of
 from nacre.tasks.answers import scored
 from nacre.tasks.recipe import NetworkRecipe, Precision
-from nacre.train.executor import Processes, Strategy
 from nacre.train.grid import Grid, plan
-from nacre.train.launch import launch, needs_launch
-from nacre.train.module import Training
-from nacre.train.run import run_cell
-from nacre.train.team import Team, team_of
+from nacre.train.lightning_module import Training
+from nacre.train.run_cell import run_cell
+from nacre.train.scale.options import Processes, Strategy
+from nacre.train.scale.torchrun import launch, needs_launch
+from nacre.train.scale.worker_group import Team, team_of
 from train_examples import (
     cell,
     nacre,

@@ -14,10 +14,11 @@ import pytest
 
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
-from nacre.train import grid_ray, ray_cluster, ray_probe
-from nacre.train.executor import Cluster, Executor, Scale
 from nacre.train.grid import run_grid
-from nacre.train.ray_cluster import joined
+from nacre.train.scale import ray_cluster, ray_probe
+from nacre.train.scale import ray_grid as grid_ray
+from nacre.train.scale.options import Cluster, Executor, Scale
+from nacre.train.scale.ray_cluster import joined
 from train_examples import (
     MODEL,
     cell,

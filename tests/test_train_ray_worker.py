@@ -12,11 +12,12 @@ from nacre.data import from_arrays
 from nacre.tasks import task as task_module
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
-from nacre.train import grid_ray, ray_probe, ray_worker
-from nacre.train.executor import Cluster
 from nacre.train.grid import run_grid
-from nacre.train.ray_cluster import check_room
-from nacre.train.ray_worker import Outcome, Setup, job_of, run_job
+from nacre.train.scale import ray_grid as grid_ray
+from nacre.train.scale import ray_probe, ray_worker
+from nacre.train.scale.options import Cluster
+from nacre.train.scale.ray_cluster import check_room
+from nacre.train.scale.ray_worker import Outcome, Setup, job_of, run_job
 from train_examples import cell, free_port, on, result_of, task_of, tiny
 
 # Ray leaves sockets and files of its own to the garbage collector.

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from fake_runs import fields, write_folds, write_run
-from nacre.train.results import find_results
+from nacre.train.report.results import find_results
 
 
 def test_a_result_is_read_with_what_tables_need(tmp_path):

@@ -14,7 +14,7 @@ import lightning as L
 import pytest
 
 from nacre.tasks.recipe import NetworkRecipe, Precision
-from nacre.train.run import run_cell
+from nacre.train.run_cell import run_cell
 from test_train_fit import Break
 from train_examples import (
     MODEL,

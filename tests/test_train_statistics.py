@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_runs import write_folds, write_run
-from nacre.train.compare import blocks_of, mean_ranks, rows_of
-from nacre.train.results import find_results
-from nacre.train.statistics import corrected_t_test, critical_difference, holm, mean_and_std, ranks, wilson
+from nacre.train.report.compare import blocks_of, mean_ranks, rows_of
+from nacre.train.report.results import find_results
+from nacre.train.report.statistics import corrected_t_test, critical_difference, holm, mean_and_std, ranks, wilson
 
 numbers = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, math.nan]), min_size=1, max_size=8)
 chances = st.lists(st.none() | st.floats(0, 1), max_size=8)

@@ -172,7 +172,7 @@ MEETING = """
 import sys
 from datetime import timedelta
 from nacre.train import team as module
-from nacre.train.executor import Processes
+from nacre.train.scale.options import Processes
 
 module._LATE = timedelta(seconds=3)
 with module.team_of(Processes(2)) as team:

@@ -11,10 +11,11 @@ import pytest
 from optuna.trial import TrialState
 
 from nacre.tasks.recipe import Profile, load_recipe
-from nacre.train.module import Training
-from nacre.train.run import run_cell
-from nacre.train.tuning import plots, trial, tune
-from nacre.train.tuning.plots import plots_of
+from nacre.train.lightning_module import Training
+from nacre.train.run_cell import run_cell
+from nacre.train.tuning import figures as plots
+from nacre.train.tuning import trial, tune
+from nacre.train.tuning.figures import plots_of
 from nacre.train.tuning.space import recipe_at, space_of, start_of
 from nacre.train.tuning.storage import ERROR, outcome, propose, quietly
 from nacre.train.tuning.trial import Pruned

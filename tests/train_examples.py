@@ -15,8 +15,8 @@ from nacre.data import Dataset, SplitBy, from_arrays, make_splits
 from nacre.tasks.recipe import NetworkRecipe, Profile, Recipe, SplitRecipe, TrainingRecipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.executor import Cluster, Executor, Scale
 from nacre.train.grid import Grid
+from nacre.train.scale.options import Cluster, Executor, Scale
 
 MODEL = "cfc-fc"  # the fastest to train
 TINY = Recipe(

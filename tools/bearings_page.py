@@ -23,9 +23,9 @@ from results_page import came_from, replace_results
 from nacre._util.plotting import open_frame, png
 from nacre.data.rigs.score import paper_score
 from nacre.io import write_whole
-from nacre.train.paper import reported
-from nacre.train.plot_style import COLOURS, TEXT, TITLE
-from nacre.train.statistics import mean_and_std
+from nacre.train.report.figure_style import COLOURS, TEXT, TITLE
+from nacre.train.report.paper import reported
+from nacre.train.report.statistics import mean_and_std
 
 PAGE = ROOT / "docs" / "bearings.md"
 IMAGES = ROOT / "docs" / "images"

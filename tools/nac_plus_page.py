@@ -18,9 +18,9 @@ from results_page import RUNS, came_from, replace_results
 from nacre.study.recall_plot import plot_recall
 from nacre.study.recall_run import guessed
 from nacre.study.recall_table import Row, read_results, rows_of
-from nacre.train.compare import blocks_of
-from nacre.train.compare import rows_of as compared
-from nacre.train.results import find_results
+from nacre.train.report.compare import blocks_of
+from nacre.train.report.compare import rows_of as compared
+from nacre.train.report.results import find_results
 
 PAGE = ROOT / "docs" / "nac-plus.md"
 PICTURE = ROOT / "docs" / "images" / "recall.png"

@@ -14,9 +14,9 @@ from typing import Any
 from performance_tables import MARKED
 from provenance import ROOT
 
-from nacre.train.results import FILE
-from nacre.train.table import markdown_table
-from nacre.train.table_paper import markdown_paper_table
+from nacre.train.report.paper_tables import markdown_paper_table
+from nacre.train.report.results import FILE
+from nacre.train.report.tables import markdown_table
 
 PAGE = ROOT / "docs" / "results.md"
 RUNS = ROOT / "results" / "quick"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nacre._util.plotting import open_frame, png
 from nacre.data.rigs.labels import Label
-from nacre.train.plot_style import COLOURS, TEXT, TITLE
+from nacre.train.report.figure_style import COLOURS, TEXT, TITLE
 
 if TYPE_CHECKING:
     from nacre.bearings_predict import Curve

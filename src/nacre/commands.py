@@ -11,7 +11,7 @@ from nacre.commands_drive import drive
 from nacre.commands_inspect import inspect, view
 from nacre.commands_study import study
 from nacre.tasks.recipe import Precision, Profile
-from nacre.train.executor import Cluster, Executor, Processes, Scale, Strategy
+from nacre.train.scale.options import Cluster, Executor, Processes, Scale, Strategy
 
 _SCALE = "Scale-out"  # panel of the help
 
@@ -152,7 +152,7 @@ def train(
     ] = Strategy.DDP,
 ) -> None:
     """Train and test models on tasks, fold by fold. What is done is skipped; what was interrupted goes on."""
-    from nacre.train.launch import launch, needs_launch
+    from nacre.train.scale.torchrun import launch, needs_launch
 
     scale = Scale(executor, Cluster(address, cpus, gpus), Processes(devices, nodes, strategy))
     if needs_launch(scale.processes):
@@ -205,7 +205,7 @@ def table(
     ] = None,
 ) -> None:
     """Compare the models of finished runs: mean over folds, rank, test against NAC, the paper's figure."""
-    from nacre.train.show import Tables, show
+    from nacre.train.report.command import Tables, show
 
     show(Tables(runs, task, paper, markdown, csv, plots))
 
@@ -217,7 +217,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="Where predictions go.")] = Path("predictions.csv"),
 ) -> None:
     """Predict for a new CSV file with a run that was trained on one."""
-    from nacre.train.new_data import write_predictions
+    from nacre.train.predict import write_predictions
 
     write_predictions(run, csv, out)
     typer.echo(f"wrote {out}")

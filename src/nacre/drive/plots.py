@@ -9,7 +9,7 @@ import numpy as np
 from nacre._util.plotting import open_frame, png
 from nacre.drive.road import HALF_WIDTH
 from nacre.drive.world import FPS
-from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE
+from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

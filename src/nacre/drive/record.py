@@ -16,7 +16,7 @@ from nacre._util.pool import default_jobs, each
 from nacre.data.sets.episodes import SUFFIX, Drive, read_episode, write_episode
 from nacre.drive.episode import run_episode
 from nacre.drive.expert import Expert
-from nacre.train.statistics import wilson
+from nacre.train.report.statistics import wilson
 
 if TYPE_CHECKING:
     from nacre.drive.episode import Driver

@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from nacre.drive.lap import COLOURS
-from nacre.train.statistics import wilson
+from nacre.train.report.statistics import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from nacre.data.dataset import UNSCORED
 from nacre.inspect import figure_panels as panels
 from nacre.inspect import figure_style as style
-from nacre.train.plot_style import COLOURS
+from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

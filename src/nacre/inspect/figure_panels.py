@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from nacre.inspect import figure_style as style
 from nacre.tasks.controls.simple import SEEN
-from nacre.train.plot_style import COLOURS
+from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

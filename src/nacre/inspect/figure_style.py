@@ -17,7 +17,7 @@ from matplotlib.textpath import text_to_path
 from nacre._util.plotting import open_frame
 from nacre.inspect import labels
 from nacre.inspect.recording import GROUPS
-from nacre.train.plot_style import COLOURS
+from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

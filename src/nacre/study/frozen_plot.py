@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from nacre._util.plotting import open_frame, png
 from nacre.study.frozen_gates import REPORTED_ERROR, Regime, Strength
 from nacre.study.frozen_run import SLACK
-from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT
+from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from nacre._util.plotting import open_frame, png
 from nacre.study.recall_run import guessed
-from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT
+from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

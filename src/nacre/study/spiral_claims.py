@@ -8,7 +8,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.study.spiral_grid import Section
-from nacre.train.statistics import ranks
+from nacre.train.report.statistics import ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from nacre._util.plotting import open_frame, png
 from nacre.study.spiral_data import PARTS
 from nacre.study.spiral_grid import DEFAULT, Section, sections_of
 from nacre.study.spiral_table import setting_of
-from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE
+from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from nacre.study.runs import read_files
 from nacre.study.spiral_claims import claims_of, sentences
 from nacre.study.spiral_data import PARTS
 from nacre.study.spiral_grid import WIDTH, Section, Setting, sections_of
-from nacre.train.statistics import mean_and_std
-from nacre.train.table import with_std
+from nacre.train.report.statistics import mean_and_std
+from nacre.train.report.tables import with_std
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from nacre._util.plotting import open_frame, png
 from nacre.study.uat_data import Target, controls, grid
 from nacre.study.uat_net import Variant
 from nacre.study.uat_table import TITLES, rows_of
-from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT
+from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import lightning as L
 from lightning.pytorch.callbacks import EarlyStopping
 
 from nacre.io import write_whole
-from nacre.train.module import TRAIN_LOSS, VALID_LOSS
+from nacre.train.lightning_module import TRAIN_LOSS, VALID_LOSS
 
 if TYPE_CHECKING:
     from pathlib import Path

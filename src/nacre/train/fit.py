@@ -19,9 +19,9 @@ from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_e
 from nacre.tasks.augment.registry import augmentation_of
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
 from nacre.train.callbacks import Log, Patience
-from nacre.train.module import VALID_LOSS, Training
-from nacre.train.strategy import plugins_of, strategy_of
-from nacre.train.team import ALONE
+from nacre.train.lightning_module import VALID_LOSS, Training
+from nacre.train.scale.strategy import plugins_of, strategy_of
+from nacre.train.scale.worker_group import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nacre.data.dataset import Dataset
     from nacre.data.splits import Split
     from nacre.tasks.network import TaskNetwork
-    from nacre.train.team import Team
+    from nacre.train.scale.worker_group import Team
 
 QUICK_ROUNDS = 6  # of a quick run: validation, log and checkpoint come at the end of each
 EVAL_BATCH = 256

@@ -14,10 +14,10 @@ from nacre.tasks.controls.registry import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.executor import Executor, Scale, Strategy
 from nacre.train.grid_serial import follow, run_serial
-from nacre.train.report import Report
-from nacre.train.team import FAILURES, team_of
+from nacre.train.progress_report import Report
+from nacre.train.scale.options import Executor, Scale, Strategy
+from nacre.train.scale.worker_group import FAILURES, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
         if not team.leads:
             follow(todo, team)
         elif grid.scale.executor is Executor.RAY:
-            from nacre.train.grid_ray import run_ray
+            from nacre.train.scale.ray_grid import run_ray
 
             run_ray(todo, grid.scale.cluster, grid.data_dir, report)
         else:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from nacre._util.locks import Busy
 from nacre._util.progress import bars
 from nacre.tasks.controls.registry import CONTROLS
-from nacre.train.report import name_of
-from nacre.train.run import help_with, run_cell
-from nacre.train.team import ALONE, FAILURES
+from nacre.train.progress_report import name_of
+from nacre.train.run_cell import help_with, run_cell
+from nacre.train.scale.worker_group import ALONE, FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from nacre.train.cell import Cell
-    from nacre.train.report import Report
-    from nacre.train.team import Team
+    from nacre.train.progress_report import Report
+    from nacre.train.scale.worker_group import Team
 
 
 def run_serial(todo: Sequence[Cell], report: Report, team: Team = ALONE) -> None:

@@ -50,7 +50,7 @@ def write_report(study: optuna.Study, setting: Setting, space: Space, console: C
     write_whole(setting.out / "trials.csv", _csv(trials, setting, space).encode())
     if not done:
         return
-    from nacre.train.tuning.plots import plots_of
+    from nacre.train.tuning.figures import plots_of
 
     pictures = plots_of(study, start_of(setting.task.recipe, setting.model, space))
     for name, data in pictures.items():

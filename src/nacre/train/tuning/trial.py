@@ -15,7 +15,7 @@ from nacre.io import write_whole
 from nacre.train.callbacks import Log
 from nacre.train.cell import CHECKPOINTS, Cell
 from nacre.train.fit import budget_of, fit
-from nacre.train.module import VALID_LOSS
+from nacre.train.lightning_module import VALID_LOSS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,17 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from nacre.models._registry import list_models
-from nacre.train.compare import blocks_of, rows_of
-from nacre.train.paper import COLUMNS, paper_models, reported
-from nacre.train.results import find_results
-from nacre.train.table import MISSING, best_of, heading, markdown_rows, number, places_for, value_of
+from nacre.train.report.compare import blocks_of, rows_of
+from nacre.train.report.paper import COLUMNS, paper_models, reported
+from nacre.train.report.results import find_results
+from nacre.train.report.tables import MISSING, best_of, heading, markdown_rows, number, places_for, value_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from nacre.train.compare import Block, Row
-    from nacre.train.paper import Column
+    from nacre.train.report.compare import Block, Row
+    from nacre.train.report.paper import Column
 
 _CAPTION = "Each cell: ours, mean ± sample standard deviation over folds (reported by the paper)."
 _CSV = ("profile", "steps", "form", "reported mean", "reported std")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.train.compare import REFERENCE, rows_of
+from nacre.train.report.compare import REFERENCE, rows_of
 
 if TYPE_CHECKING:
-    from nacre.train.compare import Block
+    from nacre.train.report.compare import Block
 
 # Okabe and Ito's colours, which can be told apart whatever the eye, and dashes besides.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from nacre.io import write_whole
-from nacre.train.plots import write_plots
-from nacre.train.table import csv_table, markdown_table, print_table
-from nacre.train.table_paper import csv_paper_table, markdown_paper_table, print_paper_table
+from nacre.train.report.figures import write_plots
+from nacre.train.report.paper_tables import csv_paper_table, markdown_paper_table, print_paper_table
+from nacre.train.report.tables import csv_table, markdown_table, print_table
 
 if TYPE_CHECKING:
     from pathlib import Path

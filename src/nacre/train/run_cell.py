@@ -24,7 +24,7 @@ from nacre.tasks.network import answer_scale
 from nacre.tasks.recipe import to_toml
 from nacre.train.cell import CHECKPOINTS, RESULT
 from nacre.train.evaluate import Scores, predict, score
-from nacre.train.team import ALONE
+from nacre.train.scale.worker_group import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nacre.tasks.network import TaskNetwork
     from nacre.train.cell import Cell
     from nacre.train.fit import Budget, Fitted
-    from nacre.train.team import Team
+    from nacre.train.scale.worker_group import Team
 
 FORMAT = 1
 KEPT_PREDICTIONS = 500  # first test windows of a forecast, for pictures

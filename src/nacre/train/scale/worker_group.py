@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from nacre.train.executor import Processes
-from nacre.train.launch import end_with_parent, under_torchrun
+from nacre.train.scale.options import Processes
+from nacre.train.scale.torchrun import end_with_parent, under_torchrun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`python -m nacre.train.ray_probe ADDRESS`: can a Ray cluster be joined there? In a process that can be ended.
+"""`python -m nacre.train.scale.ray_probe ADDRESS`: can a Ray cluster be joined there? In a process that can be ended.
 
 Ray waits for minutes where something answers that is not Ray, and fills the screen meanwhile.
 """
@@ -16,7 +16,7 @@ _LOCKED = "InvalidAuthToken"  # among what Ray writes when a cluster asks for a 
 
 def what_is_wrong(address: str) -> str:
     """Why no cluster can be joined at an address; empty if one can."""
-    command = [sys.executable, "-m", "nacre.train.ray_probe", address]
+    command = [sys.executable, "-m", "nacre.train.scale.ray_probe", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as probe:
         assert probe.stdout is not None
         probe.stdout.readline()

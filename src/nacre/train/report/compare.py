@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from nacre.train.statistics import corrected_t_test, holm, mean_and_std, ranks
+from nacre.train.report.statistics import corrected_t_test, holm, mean_and_std, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nacre.train.results import Result
+    from nacre.train.report.results import Result
 
 REFERENCE = "nac"  # the model that others are compared with
 

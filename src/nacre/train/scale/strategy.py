@@ -8,12 +8,12 @@ from lightning.pytorch.plugins import DoublePrecision
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 
 from nacre.tasks.recipe import Precision
-from nacre.train.executor import Strategy
+from nacre.train.scale.options import Strategy
 
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import Strategy as LightningStrategy
 
-    from nacre.train.executor import Processes
+    from nacre.train.scale.options import Processes
 
 
 def strategy_of(processes: Processes) -> LightningStrategy | str:

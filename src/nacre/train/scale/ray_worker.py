@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacre._util.locks import Busy
 from nacre._version import __version__
-from nacre.train.team import FAILURES
+from nacre.train.scale.worker_group import FAILURES
 
 if TYPE_CHECKING:
     from nacre.tasks.recipe import Precision, Profile, Recipe
@@ -124,7 +124,7 @@ def _prepare(setup: Setup) -> None:
 
 def _run(job: Job, setup: Setup) -> dict[str, Any]:
     from nacre.train.cell import Cell
-    from nacre.train.run import run_cell
+    from nacre.train.run_cell import run_cell
 
     task = _task(job.recipe, setup.data_dir)
     cell = Cell(task, job.model, job.fold, job.seed, job.profile, Path(job.out), job.precision)

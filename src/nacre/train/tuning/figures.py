@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from optuna.distributions import CategoricalDistribution
 
 from nacre._util.plotting import open_frame, png
-from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE
+from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
 from nacre.train.tuning.storage import Outcome, finished, loss_of, outcome, quietly
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import torch
 from nacre.data.batches import part_of
 from nacre.data.dataset import UNSCORED
 from nacre.tasks.answers import scored
-from nacre.train.executor import Strategy
-from nacre.train.team import ALONE
+from nacre.train.scale.options import Strategy
+from nacre.train.scale.worker_group import ALONE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nacre.data.dataset import Batch
     from nacre.tasks.network import TaskNetwork
     from nacre.tasks.recipe import TrainingRecipe
-    from nacre.train.team import Team
+    from nacre.train.scale.worker_group import Team
 
 VALID_LOSS = "valid_loss"
 TRAIN_LOSS = "train_loss"

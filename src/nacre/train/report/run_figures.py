@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from nacre._util.plotting import open_frame, png
-from nacre.train.plot_style import COLOURS, DASHES, SMALL, TEXT, TITLE, NothingToDraw, leading
+from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT, TITLE, NothingToDraw, leading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from nacre.train.compare import Block
-    from nacre.train.results import Result
+    from nacre.train.report.compare import Block
+    from nacre.train.report.results import Result
 
 _WINDOWS = 5  # consecutive test windows whose mean is shown, as in the paper's figure,
 _FIRST = 100  # from this one on

@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nacre.train.compare import REFERENCE, blocks_of, rows_of
-from nacre.train.paper import paper_column, reported
-from nacre.train.results import find_results
+from nacre.train.report.compare import REFERENCE, blocks_of, rows_of
+from nacre.train.report.paper import paper_column, reported
+from nacre.train.report.results import find_results
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from nacre.train.compare import Block, Comparison, Row, Setting
+    from nacre.train.report.compare import Block, Comparison, Row, Setting
 
 MISSING = "–"  # noqa: RUF001  a dash
 _LEVEL = 0.05  # a smaller p is called a difference
@@ -109,7 +109,7 @@ def heading(setting: Setting) -> str:
     """What the runs of a block share.
 
     Example:
-        >>> from nacre.train.compare import Setting
+        >>> from nacre.train.report.compare import Setting
         >>> heading(Setting("jena", "mse", "lower", "quick", 300, 64, "0123456789", "official", "fedcba98", 5))
         'jena: mse, lower is better; quick: 300 steps of 64; recipe 0123456; official data fedcba9'
     """

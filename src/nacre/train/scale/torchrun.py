@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nacre.train.executor import Processes
+    from nacre.train.scale.options import Processes
 
 INTERRUPTED = 130  # exit code of Ctrl-C
 

@@ -8,12 +8,12 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from nacre.train.ray_probe import what_is_wrong
+from nacre.train.scale.ray_probe import what_is_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.train.executor import Cluster
+    from nacre.train.scale.options import Cluster
 
 CONNECT = 5.0  # seconds for an address to answer
 _CLIENT = "ray://"
@@ -47,7 +47,7 @@ def check_room(cluster: Cluster, nodes: list[dict[str, Any]]) -> None:
         nodes: What Ray says of its nodes.
 
     Example:
-        >>> from nacre.train.executor import Cluster
+        >>> from nacre.train.scale.options import Cluster
         >>> check_room(Cluster(cpus=4), [{"Alive": True, "Resources": {"CPU": 2.0}}])
         Traceback (most recent call last):
         ValueError: --cpus 4 --gpus 0: no node of the cluster has so many; they have 2 CPUs and 0 GPUs

@@ -15,11 +15,11 @@ from rich.console import Console
 from nacre._util.plotting import open_frame, png
 from nacre.data.dataset import Kind
 from nacre.io import write_whole
-from nacre.train.compare import blocks_of, mean_ranks, rows_of
-from nacre.train.plot_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw
-from nacre.train.plots_runs import forecast_curves, loss_curves
-from nacre.train.results import find_results
-from nacre.train.statistics import critical_difference
+from nacre.train.report.compare import blocks_of, mean_ranks, rows_of
+from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw
+from nacre.train.report.results import find_results
+from nacre.train.report.run_figures import forecast_curves, loss_curves
+from nacre.train.report.statistics import critical_difference
 
 if TYPE_CHECKING:
     import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from nacre.train.compare import Block
+    from nacre.train.report.compare import Block
 
 _ACROSS = 4  # panels side by side
 _NUMBERED = 12  # classes up to which a share stands in every cell

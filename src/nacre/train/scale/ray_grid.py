@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from nacre._util.progress import bars
 from nacre.train.cell import RESULT
-from nacre.train.ray_cluster import joined
-from nacre.train.ray_worker import SETTINGS, Outcome, Setup, job_of, run_job
-from nacre.train.report import name_of
-from nacre.train.team import FAILURES
+from nacre.train.progress_report import name_of
+from nacre.train.scale.ray_cluster import joined
+from nacre.train.scale.ray_worker import SETTINGS, Outcome, Setup, job_of, run_job
+from nacre.train.scale.worker_group import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.train.cell import Cell
-    from nacre.train.executor import Cluster
-    from nacre.train.report import Report
+    from nacre.train.progress_report import Report
+    from nacre.train.scale.options import Cluster
 
 RETRIES = 2  # of a cell whose process died
 _VISIBLE = 5.0  # seconds for a network file system to show what another node wrote

@@ -1,0 +1,1 @@
+"""Results of runs: reading them, statistics, tables and figures."""

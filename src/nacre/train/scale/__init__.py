@@ -1,0 +1,1 @@
+"""Grids on a Ray cluster, and cells trained by several processes."""
