@@ -5,11 +5,11 @@ import torch
 
 from nacre import NAC
 from nacre.inspect import Recording
-from nacre.inspect.about import About
-from nacre.inspect.blocks import new_array
-from nacre.inspect.layer_writer import Detail, LayerWriter
-from nacre.inspect.record import new_group, write_sample
-from nacre.inspect.writer import RecordingWriter
+from nacre.inspect.recording.block_writer import new_array
+from nacre.inspect.recording.description import About
+from nacre.inspect.recording.layer_writer import Detail, LayerWriter
+from nacre.inspect.recording.record import new_group, write_sample
+from nacre.inspect.recording.writer import RecordingWriter
 
 LAYER = NAC(4, 2, wiring="random", backbone_units=6)
 WIDTH = 2  # of a head

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from nacre import NAC
 from nacre.data.dataset import Kind
 from nacre.inspect import Lesion, Recording, record
-from nacre.inspect.writer import STORE
+from nacre.inspect.recording.writer import STORE
 from nacre.tasks.network import TaskNetwork
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import nacre
-from nacre.inspect.layer_writer import PAIR_GATES, SENSORY
+from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY
 from nacre.layer.trace import BACKBONE
 
 PAIRS = (*PAIR_GATES, "index", "valid", *BACKBONE)

@@ -14,8 +14,8 @@ from playwright.sync_api import expect, sync_playwright
 import nacre
 from drive_examples import write_episodes, write_run
 from nacre.inspect import Recording, record
-from nacre.inspect.run import record_run
-from nacre.inspect.view_report import write_report
+from nacre.inspect.recording.run import record_run
+from nacre.inspect.viewer.report import write_report
 from viewer_examples import Answers, serving
 
 CHROMIUM = os.environ.get("NACRE_CHROMIUM") or shutil.which("chromium")

@@ -14,14 +14,14 @@ from inspect_examples import NEURONS, write
 from nacre import NAC, Wiring
 from nacre.data.dataset import UNSCORED
 from nacre.inspect import record
-from nacre.inspect.centroids import centroids
-from nacre.inspect.drive import AT_ONCE
-from nacre.inspect.health import health
-from nacre.inspect.labels import labels_of, layer_of, steps_labels
-from nacre.inspect.outputs import outputs_of
-from nacre.inspect.recording import GROUPS
-from nacre.inspect.run import record_run
-from nacre.inspect.strengths import strengths
+from nacre.inspect.analysis.centroids import centroids
+from nacre.inspect.analysis.health import health
+from nacre.inspect.analysis.labels import labels_of, layer_of, steps_labels
+from nacre.inspect.analysis.strengths import strengths
+from nacre.inspect.recording.drive import AT_ONCE
+from nacre.inspect.recording.outputs import outputs_of
+from nacre.inspect.recording.recording import GROUPS
+from nacre.inspect.recording.run import record_run
 from nacre.io import saveable
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
 
@@ -115,7 +115,7 @@ def test_strided_convolutions_are_matched(tmp_path):
     recording = record(network, torch.randn(2, 21, 2), time, out=tmp_path / "r")
     layer = layer_of(recording, "layer")
     assert layer.length(0) == 11
-    from nacre.inspect.labels import _input_steps
+    from nacre.inspect.analysis.labels import _input_steps
 
     # A token stands at the last step that it covers.
     assert _input_steps(recording, layer, 1).tolist() == [*range(1, 20, 2), 20]

@@ -6,10 +6,10 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre.inspect import levels
-from nacre.inspect.blocks import Arrays, BlockWriter, array_of, new_array
-from nacre.inspect.levels import FACTOR, level_name, summary, write_levels
-from nacre.inspect.recording import LayerRecording, read_curve
+from nacre.inspect.recording.block_writer import Arrays, BlockWriter, array_of, new_array
+from nacre.inspect.recording.recording import LayerRecording, read_curve
+from nacre.inspect.recording.recording import summaries as levels
+from nacre.inspect.recording.summaries import FACTOR, level_name, summary, write_levels
 
 
 def group_in_memory() -> zarr.Group:

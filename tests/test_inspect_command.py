@@ -9,7 +9,7 @@ import torch
 
 import nacre
 from nacre.inspect import record
-from nacre.inspect_names import FigureKind
+from nacre.inspect.options import FigureKind
 from train_examples import nacre as command
 
 

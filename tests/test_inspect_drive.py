@@ -12,11 +12,11 @@ from drive_examples import episode, write_episode
 from drive_examples import network as drive_network
 from drive_examples import write_run as write_drive_run
 from nacre.inspect import Lesion
-from nacre.inspect.drive import AT_ONCE
-from nacre.inspect.layer_writer import PAIR_GATES, SENSORY
-from nacre.inspect.outputs import windows_of
-from nacre.inspect.rerun import Rerun, metric_of_samples
-from nacre.inspect.run import record_run
+from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
+from nacre.inspect.recording.drive import AT_ONCE
+from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY
+from nacre.inspect.recording.outputs import windows_of
+from nacre.inspect.recording.run import record_run
 from nacre.io import load, save
 from nacre.layer.trace import BACKBONE
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml

@@ -11,16 +11,16 @@ from matplotlib.offsetbox import AnnotationBbox
 
 from inspect_figures_examples import assert_readable, drawn, line, panel, recorded
 from nacre import NAC
-from nacre.inspect import figure_style as style
 from nacre.inspect import record
-from nacre.inspect.figure_attention import attention_map
-from nacre.inspect.figures import (
+from nacre.inspect.figures.attention import attention_map
+from nacre.inspect.figures.registry import (
     draw_activity,
     draw_attention,
     draw_circuit,
     draw_gates,
+    style,
 )
-from nacre.inspect.watch import layers_of
+from nacre.inspect.recording.hooks import layers_of
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,15 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from inspect_figures_examples import assert_readable, drawn, lesions, line, recorded, texts_of, tuned
-from nacre.inspect import figure_style as style
-from nacre.inspect.figures import FigureKind, draw_circuit, draw_gates, draw_lesion, draw_tuning, save_figure
+from nacre.inspect.figures.registry import (
+    FigureKind,
+    draw_circuit,
+    draw_gates,
+    draw_lesion,
+    draw_tuning,
+    save_figure,
+    style,
+)
 
 GATES = {"plain": "φωta", "steady": "φωa"}
 

@@ -17,8 +17,8 @@ from inspect_lesion_examples import (
     same_trace,
 )
 from nacre.inspect import Lesion, lesioned
-from nacre.inspect.lesion import size_of
-from nacre.inspect.recording import GROUPS
+from nacre.inspect.analysis.lesion import size_of
+from nacre.inspect.recording.recording import GROUPS
 from nacre.layer.circuit import ACTIVATIONS
 from nacre.layer.trace import BACKBONE
 from nacre.native import library

@@ -12,13 +12,13 @@ from drive_examples import write_run as write_drive_run
 from nacre import NAC
 from nacre.data.dataset import UNSCORED
 from nacre.inspect import Lesion, Recording, lesioned, record
-from nacre.inspect.about import About
-from nacre.inspect.lesion_study import all_lesions, lesion_study
-from nacre.inspect.outputs import outputs_of
-from nacre.inspect.record import write_sample
-from nacre.inspect.rerun import Rerun, metric_of_samples
-from nacre.inspect.run import record_run
-from nacre.inspect.writer import RecordingWriter
+from nacre.inspect.analysis.lesion_study import all_lesions, lesion_study
+from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
+from nacre.inspect.recording.description import About
+from nacre.inspect.recording.outputs import outputs_of
+from nacre.inspect.recording.record import write_sample
+from nacre.inspect.recording.run import record_run
+from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import saveable
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
 

@@ -10,8 +10,8 @@ from torch import nn
 import nacre
 from inspect_record_examples import STEPS, WIDTH, Cross, Two, assert_holds, bits, padded, sequences
 from nacre.inspect import record
-from nacre.inspect.layer_writer import SENSORY
-from nacre.inspect.watch import layers_of, watching
+from nacre.inspect.recording.hooks import layers_of, watching
+from nacre.inspect.recording.layer_writer import SENSORY
 from nacre.layer.trace import BACKBONE, TraceBuilder
 from nacre.native import library
 

@@ -12,9 +12,9 @@ from torch import nn
 import nacre
 from inspect_record_examples import STEPS, WIDTH, Broken, Two, assert_holds, bits, padded, sequences
 from nacre.inspect import Recording, record
-from nacre.inspect.layer_writer import PAIR_GATES
-from nacre.inspect.rerun import Rerun
-from nacre.inspect.watch import layers_of
+from nacre.inspect.analysis.rerun import Rerun
+from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.recording.layer_writer import PAIR_GATES
 from nacre.layer.trace import BACKBONE
 from nacre.native import library
 

@@ -10,11 +10,11 @@ from sklearn.metrics import mutual_info_score
 
 from inspect_examples import GATES, NEURONS, slow, slow_labels, write
 from nacre.data.dataset import UNSCORED
-from nacre.inspect import association
-from nacre.inspect.gates import gate_by_label
-from nacre.inspect.permute import Control, Permuted, threshold
-from nacre.inspect.tuning import tuning
-from nacre.inspect.writer import STORE
+from nacre.inspect.analysis import association
+from nacre.inspect.analysis.gates import gate_by_label
+from nacre.inspect.analysis.permute import Control, Permuted, threshold
+from nacre.inspect.analysis.tuning import tuning
+from nacre.inspect.recording.writer import STORE
 
 STILL = (1, NEURONS + 2)  # head and column of what never changes
 CLASSES = {"classes": True, "outputs": ("a", "b", "c")}

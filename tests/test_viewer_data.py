@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 from nacre.inspect import record
-from nacre.inspect.levels import FACTOR
-from nacre.inspect.view_query import MOST_STEPS
-from nacre.inspect.view_source import SHOWN, Source, plain, to_png
-from nacre.inspect.watch import layers_of
+from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.recording.summaries import FACTOR
+from nacre.inspect.viewer.query import MOST_STEPS
+from nacre.inspect.viewer.source import SHOWN, Source, plain, to_png
 from viewer_examples import STEPS, Strange, ask, frames, one_layer, sequences, serving, two_layers
 
 GROUPS = ("query", "key", "value", "inter", "command", "motor")

@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nacre.inspect import Lesion, Recording, view_lesions
-from nacre.inspect.rerun import Rerun
-from nacre.inspect.view_gate import LARGEST_BODY
-from nacre.inspect.view_lesions import MOST, Busy, Lesions
-from nacre.inspect.view_query import BadRequest
-from nacre.inspect.view_source import Source
+from nacre.inspect import Lesion, Recording
+from nacre.inspect.analysis.rerun import Rerun
+from nacre.inspect.viewer import lesions as view_lesions
+from nacre.inspect.viewer.lesions import MOST, Busy, Lesions
+from nacre.inspect.viewer.query import BadRequest
+from nacre.inspect.viewer.request_checks import LARGEST_BODY
+from nacre.inspect.viewer.source import Source
 from viewer_examples import (
     HEADS,
     STEPS,

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from nacre.inspect import Recording, view
-from nacre.inspect.view_app import make_app
+from nacre.inspect import Recording
+from nacre.inspect.viewer import command as view
+from nacre.inspect.viewer.app import make_app
 from viewer_examples import (
     HOST,
     ask,
@@ -32,8 +33,8 @@ LESION = [{"group": "inter", "index": 0}]
 SERVE = """
 import sys
 from nacre.inspect import Recording
-from nacre.inspect.view import serve
-from nacre.inspect.view_app import make_app
+from nacre.inspect.viewer.command import serve
+from nacre.inspect.viewer.app import make_app
 serve(make_app([Recording(sys.argv[1])]), sys.argv[2], 0, lambda at: print(at, flush=True))
 print("ended", flush=True)
 """

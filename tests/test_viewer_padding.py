@@ -5,7 +5,7 @@ import torch
 
 import nacre
 from nacre.inspect import record
-from nacre.inspect.view_source import Source, plain
+from nacre.inspect.viewer.source import Source, plain
 from viewer_examples import ask, sequences, serving
 
 

@@ -12,13 +12,14 @@ import pytest
 import torch
 from PIL import Image
 
-from nacre.inspect import record, view
-from nacre.inspect import view_report as module
-from nacre.inspect.about import About
-from nacre.inspect.view import ViewOptions, open_recording
-from nacre.inspect.view_app import SCRIPTS, page_file
-from nacre.inspect.view_report import MOST_STEPS, write_report
-from nacre.inspect.view_source import Source
+from nacre.inspect import record
+from nacre.inspect.recording.description import About
+from nacre.inspect.viewer import command as view
+from nacre.inspect.viewer import report as module
+from nacre.inspect.viewer.app import SCRIPTS, page_file
+from nacre.inspect.viewer.command import ViewOptions, open_recording
+from nacre.inspect.viewer.report import MOST_STEPS, write_report
+from nacre.inspect.viewer.source import Source
 from viewer_examples import Strange, digest, frames, one_layer, sequences, two_layers
 
 STEPS = 12

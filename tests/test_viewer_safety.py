@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre.inspect import Recording
-from nacre.inspect.view_app import SCRIPTS, make_app
-from nacre.inspect.view_gate import LARGEST_QUERY
-from nacre.inspect.view_query import MOST_POINTS
+from nacre.inspect.viewer.app import SCRIPTS, make_app
+from nacre.inspect.viewer.query import MOST_POINTS
+from nacre.inspect.viewer.request_checks import LARGEST_QUERY
 from viewer_examples import (
     HEADS,
     HOST,

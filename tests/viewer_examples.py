@@ -16,13 +16,14 @@ from torch import nn
 
 import nacre
 from nacre import io as nacre_io
-from nacre.inspect import Recording, record, view
-from nacre.inspect.about import About
-from nacre.inspect.layer_writer import Detail, LayerWriter
-from nacre.inspect.record import new_group, write_sample
-from nacre.inspect.view_app import make_app
-from nacre.inspect.watch import watching
-from nacre.inspect.writer import RecordingWriter
+from nacre.inspect import Recording, record
+from nacre.inspect.recording.description import About
+from nacre.inspect.recording.hooks import watching
+from nacre.inspect.recording.layer_writer import Detail, LayerWriter
+from nacre.inspect.recording.record import new_group, write_sample
+from nacre.inspect.recording.writer import RecordingWriter
+from nacre.inspect.viewer import command as view
+from nacre.inspect.viewer.app import make_app
 
 WIDTH, HEADS, STEPS, SAMPLES = 8, 2, 40, 3
 HOST = "127.0.0.1"

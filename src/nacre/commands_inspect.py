@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.inspect_names import FigureKind, What
+from nacre.inspect.options import FigureKind, What
 
 _Data = Annotated[
     Path | None, typer.Option(help="Where data files lie.", show_default="$NACRE_DATA, then the cache")
@@ -88,6 +88,6 @@ def view(
     data_dir: _Data = None,
 ) -> None:
     """Watch every neuron of a trained NAC in the browser, in step with its input. Ctrl-C ends it."""
-    from nacre.inspect.view import ViewOptions, view
+    from nacre.inspect.viewer.command import ViewOptions, view
 
     view(ViewOptions(runs, samples, again, host, port, data_dir, export, sample))

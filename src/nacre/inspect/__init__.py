@@ -8,16 +8,16 @@ from importlib.util import find_spec
 if find_spec("zarr") is None:
     raise ModuleNotFoundError("nacre.inspect needs zarr; pip install 'nacre[view]'", name="zarr")
 
-from nacre.inspect.centroids import centroids
-from nacre.inspect.gates import gate_by_label
-from nacre.inspect.health import health
-from nacre.inspect.lesion import Lesion, lesioned
-from nacre.inspect.lesion_study import lesion_study
-from nacre.inspect.record import record
-from nacre.inspect.recording import LayerRecording, Recording
-from nacre.inspect.run import record_run
-from nacre.inspect.strengths import strengths
-from nacre.inspect.tuning import tuning
+from nacre.inspect.analysis.centroids import centroids
+from nacre.inspect.analysis.gates import gate_by_label
+from nacre.inspect.analysis.health import health
+from nacre.inspect.analysis.lesion import Lesion, lesioned
+from nacre.inspect.analysis.lesion_study import lesion_study
+from nacre.inspect.analysis.strengths import strengths
+from nacre.inspect.analysis.tuning import tuning
+from nacre.inspect.recording.record import record
+from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.run import record_run
 
 __all__ = [
     "LayerRecording",

@@ -15,13 +15,13 @@ from rich.table import Table
 
 from nacre._util.progress import bars
 from nacre._util.provenance import provenance
-from nacre.inspect.gates import gate_by_label
-from nacre.inspect.health import health
-from nacre.inspect.labels import layer_of
-from nacre.inspect.lesion_study import lesion_study
-from nacre.inspect.strengths import strengths
-from nacre.inspect.tuning import TooFewLabels, tuning
-from nacre.inspect.view import open_recording
+from nacre.inspect.analysis.gates import gate_by_label
+from nacre.inspect.analysis.health import health
+from nacre.inspect.analysis.labels import layer_of
+from nacre.inspect.analysis.lesion_study import lesion_study
+from nacre.inspect.analysis.strengths import strengths
+from nacre.inspect.analysis.tuning import TooFewLabels, tuning
+from nacre.inspect.viewer.command import open_recording
 from nacre.io import write_whole
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from nacre.inspect.health import Health
-    from nacre.inspect.lesion_study import LesionStudy
-    from nacre.inspect.recording import Recording
-    from nacre.inspect.tuning import Tuning
+    from nacre.inspect.analysis.health import Health
+    from nacre.inspect.analysis.lesion_study import LesionStudy
+    from nacre.inspect.analysis.tuning import Tuning
+    from nacre.inspect.recording.recording import Recording
 
 _SHOWN = 5  # of the best tuned
 
@@ -79,7 +79,7 @@ def inspect_run(options: InspectOptions) -> None:
     console = Console(stderr=True)
     recording = open_recording(options.run, options.samples, options.data_dir, console, again=options.again)
     if options.figure is not None:
-        from nacre.inspect.figures import save_figure  # matplotlib takes seconds to import
+        from nacre.inspect.figures.registry import save_figure  # matplotlib takes seconds to import
 
         out = options.out or Path(f"{options.figure}.svg")
         save_figure(_draw(options.figure, recording, options, console), out)
@@ -89,7 +89,7 @@ def inspect_run(options: InspectOptions) -> None:
 
 
 def _draw(figure: str, recording: Recording, options: InspectOptions, console: Console) -> Figure:
-    from nacre.inspect import figures
+    from nacre.inspect.figures.registry import registry as figures
 
     layer = layer_of(recording, options.layer).name
     place = (recording, layer, options.sample, options.head)

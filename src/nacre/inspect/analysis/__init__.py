@@ -1,0 +1,1 @@
+"""Analyses of recordings: tuning, gates, lesions, dead neurons."""

@@ -1,0 +1,167 @@
+"""`Lesion`: silence a neuron, a synapse or a whole group, and leave everything else as it is."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from nacre._util.checks import choice, there_are
+from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.recording.recording import GROUPS
+from nacre.layer.trace import BACKBONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor, nn
+
+    from nacre.layer.attention import NAC
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """What is silenced in one head of one layer.
+
+    A silent neuron has state 0 at every settle step, which is what the mask of the paper's Algorithm 1 does.
+    Whoever reads it out still has its own constants: a silent motor neuron leaves its gate flat. In a trace it
+    shows what its activation makes of 0, which for "sigmoid" is 0.5; nobody hears it.
+
+    Attributes:
+        group: "query", "key", "value" (sensory neurons), "inter", "command" or "motor".
+        index: Number of the neuron in its group; None for all of the group.
+        head: The head; None for all. Where heads share one circuit, its neurons are those of all heads.
+        target: For a synapse: group and number of the neuron that hears. Only this synapse is cut then, and the
+            neuron itself goes on. Sensory neurons of the value have none.
+        layer: Name of the layer; None for the only one.
+
+    Example:
+        >>> str(Lesion("command", 3, head=0, target=("motor", 1)))
+        'the synapse from command 3 to motor 1 of head 0'
+    """
+
+    group: str
+    index: int | None = None
+    head: int | None = None
+    target: tuple[str, int] | None = None
+    layer: str | None = None
+
+    def __str__(self) -> str:
+        """In words."""
+        who = f"all {self.group} neurons" if self.index is None else f"{self.group} {self.index}"
+        if self.target is not None:
+            who = f"the synapse from {who} to {self.target[0]} {self.target[1]}"
+        return f"{who} of {'all heads' if self.head is None else f'head {self.head}'}"
+
+
+def lesioned(model: nn.Module, lesions: Iterable[Lesion]) -> nn.Module:
+    """A copy of a model in which something is silent; the model itself stays as it is.
+
+    Args:
+        model: Any module with NAC layers.
+        lesions: What is silenced.
+
+    Raises:
+        ValueError: If a lesion names what the model does not have.
+
+    Example:
+        >>> layer = NAC(16, 2).eval()
+        >>> quiet = lesioned(layer, [Lesion("motor", 0, head=1)])
+        >>> _, trace = quiet(torch.randn(1, 20, 16), return_trace=True)
+        >>> bool(trace.phi[:, 1].std() < 1e-6), bool(trace.phi[:, 0].std() > 1e-3)
+        (True, True)
+    """
+    model = copy.deepcopy(model)
+    layers = layers_of(model)
+    with torch.no_grad():
+        for lesion in lesions:
+            name = lesion.layer if lesion.layer is not None else next(iter(layers))
+            if name not in layers or (lesion.layer is None and len(layers) > 1):
+                raise ValueError(f"layer must name a NAC layer, got {lesion.layer!r}; {there_are(name, layers)}")
+            _silence(layers[name], lesion)
+    return model
+
+
+def size_of(layer: NAC, group: str) -> int:
+    """Neurons of a group."""
+    return layer.config.d_head if group not in BACKBONE else len(layer.backbone.wiring.group(group))
+
+
+def _silence(layer: NAC, lesion: Lesion) -> None:
+    choice("group", lesion.group, GROUPS)
+    heads = layer.config.num_heads
+    if lesion.head is not None and not 0 <= lesion.head < heads:
+        raise ValueError(f"head must be from 0 to {heads - 1}, got {lesion.head}")
+    _check_index(layer, lesion.group, lesion.index)
+    if lesion.target is not None:
+        _cut(layer, lesion, lesion.target)
+    elif lesion.group in BACKBONE:
+        _silence_backbone(layer, lesion)
+    else:
+        _silence_sensory(layer, lesion)
+
+
+def _check_index(layer: NAC, group: str, index: int | None) -> None:
+    size = size_of(layer, group)
+    if index is not None and (type(index) is not int or not 0 <= index < size):
+        raise ValueError(f"index must be from 0 to {size - 1} among the {group} neurons, got {index}")
+
+
+def _silence_sensory(layer: NAC, lesion: Lesion) -> None:
+    """State 0: what is left is the shift of the output map."""
+    gate = {"query": layer.query_gate, "key": layer.key_gate, "value": layer.value_gate}[lesion.group]
+    scale = gate.weights.output_scale.view(layer.config.num_heads, -1)
+    scale[_heads(lesion), slice(None) if lesion.index is None else lesion.index] = 0
+
+
+def _silence_backbone(layer: NAC, lesion: Lesion) -> None:
+    backbone, weights = layer.backbone, layer.backbone.weights
+    ids = backbone.wiring.group(lesion.group)
+    ids = ids if lesion.index is None else (ids[lesion.index],)
+    heads = slice(None) if layer.config.share_backbone else _heads(lesion)
+    if weights.recurrent_weight is not None:
+        table = weights.recurrent_weight
+        neurons = table.shape[1]
+        source, target = table.index // neurons, table.index % neurons
+        silent = torch.isin(source, torch.tensor(ids)) | torch.isin(target, torch.tensor(ids))
+        _zero(table.weight, heads, silent)
+    # Nothing reaches the neuron, so that its state in a trace is that of rest, too.
+    feeds = weights.input_weight
+    _zero(feeds.weight, heads, torch.isin(feeds.index % feeds.shape[1], torch.tensor(ids)))
+    if weights.bias is not None:
+        _zero(weights.bias.weight, heads, torch.isin(weights.bias.index, torch.tensor(ids)))
+    read = [i for i, neuron in enumerate(backbone.outputs) if neuron in ids]
+    if read:
+        weights.output_scale[heads, read] = 0
+
+
+def _cut(layer: NAC, lesion: Lesion, target: tuple[str, int]) -> None:
+    """Set the weight of one synapse to 0."""
+    weights, wiring = layer.backbone.weights, layer.backbone.wiring
+    group, index = target
+    choice("target", group, BACKBONE)
+    _check_index(layer, group, index)
+    if lesion.index is None or index is None:
+        raise ValueError("a synapse leads from one neuron to another; give both of their numbers")
+    to = wiring.group(group)[index]
+    if lesion.group in BACKBONE:
+        table, source = weights.recurrent_weight, wiring.group(lesion.group)[lesion.index]
+    else:
+        if lesion.group == "value":
+            raise ValueError("value neurons have no synapses in the circuit; silence the neuron instead")
+        table, source = weights.input_weight, lesion.index + (lesion.group == "key") * layer.config.d_head
+    there = None if table is None else table.index == source * table.shape[1] + to
+    if table is None or there is None or not there.any():
+        raise ValueError(f"there is no synapse from {lesion.group} {lesion.index} to {group} {index}")
+    _zero(table.weight, slice(None) if layer.config.share_backbone else _heads(lesion), there)
+
+
+def _heads(lesion: Lesion) -> slice:
+    return slice(None) if lesion.head is None else slice(lesion.head, lesion.head + 1)
+
+
+def _zero(weight: Tensor, heads: slice, where: Tensor) -> None:
+    """Zeros in columns of [heads, columns]."""
+    weight[heads] = weight[heads].masked_fill(where.to(weight.device), 0)

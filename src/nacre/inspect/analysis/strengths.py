@@ -1,0 +1,131 @@
+"""`strengths`: how strong each synapse of a layer's circuit has become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from nacre._util.checks import there_are, whole
+from nacre.inspect.recording.hooks import layers_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import nn
+
+    from nacre.wiring.wiring import Wiring
+
+
+class Synapse(NamedTuple):
+    """One synapse: from whom, to whom, and how strong it is. Inputs are "query" and "key" neurons."""
+
+    source_group: str
+    source: int
+    target_group: str
+    target: int
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Strengths:
+    """Signed weights of a layer's circuit. H heads, D sensory neurons for each of query and key, N neurons.
+
+    Attributes:
+        layer: Name of the layer.
+        wiring: Of the circuit.
+        inputs: [H, 2D, N] weights from query, then key neurons, with the scale of each input; 0 without a synapse.
+        recurrent: [H, N, N] weights between neurons, from rows to columns.
+        synapses: How many synapses a head has, without those that reach no motor neuron in time.
+        flipped_inputs: [H] how many input synapses have another sign than the wiring gave them.
+        flipped_recurrent: [H] how many synapses between neurons have.
+    """
+
+    layer: str
+    wiring: Wiring
+    inputs: NDArray[np.float64]
+    recurrent: NDArray[np.float64]
+    synapses: int
+    flipped_inputs: NDArray[np.int64]
+    flipped_recurrent: NDArray[np.int64]
+
+    @property
+    def flipped(self) -> NDArray[np.int64]:
+        """[H] how many synapses have another sign than the wiring gave them."""
+        return self.flipped_inputs + self.flipped_recurrent
+
+    def strongest(self, head: int, n: int) -> list[Synapse]:
+        """The n strongest synapses of a head, the strongest first.
+
+        Raises:
+            ValueError: If there is no such head.
+        """
+        whole("n", n, 1)
+        if not 0 <= head < len(self.inputs):
+            raise ValueError(f"head must be from 0 to {len(self.inputs) - 1}, got {head}")
+        table = np.concatenate([self.inputs[head], self.recurrent[head]])  # [2D + N, N]
+        flat = np.abs(table).reshape(-1)
+        first = np.argsort(-flat, kind="stable")[: min(n, np.count_nonzero(flat))]
+        return [self._synapse(table, *divmod(int(place), table.shape[1])) for place in first]
+
+    def _synapse(self, table: NDArray[np.float64], source: int, target: int) -> Synapse:
+        width = self.inputs.shape[1] // 2
+        if source < 2 * width:
+            sender = ("query", source) if source < width else ("key", source - width)
+        else:
+            sender = _name(self.wiring, source - 2 * width)
+        return Synapse(*sender, *_name(self.wiring, target), float(table[source, target]))
+
+
+@torch.no_grad()
+def strengths(model: nn.Module, layer: str | None = None) -> Strengths:
+    """Weights of the synapses of a layer's circuit.
+
+    Args:
+        model: Any module with NAC layers, such as `recording.model()`.
+        layer: Name of the layer; None for the only one.
+
+    Raises:
+        ValueError: If there is no such layer, or several to choose from.
+
+    Example:
+        >>> found = strengths(NAC(16, 2))
+        >>> found.inputs.shape, found.recurrent.shape, found.flipped.tolist()
+        ((2, 16, 42), (2, 42, 42), [0, 0])
+        >>> len(found.strongest(head=0, n=5))
+        5
+    """
+    layers = layers_of(model)
+    name = next(iter(layers)) if layer is None and len(layers) == 1 else layer
+    if name is None or name not in layers:
+        raise ValueError(f"layer must name a NAC layer of the model, got {name!r}; {there_are(name, layers)}")
+    module = layers[name]
+    weights, wiring, heads = module.backbone.weights, module.backbone.wiring, module.config.num_heads
+
+    def of_heads(table: torch.Tensor) -> NDArray[np.float64]:
+        """[H or 1, ...] -> [H, ...]: heads may share one circuit."""
+        return table.double().cpu().expand(heads, *table.shape[1:]).numpy().copy()
+
+    inputs, recurrent = of_heads(weights.drive()[0]), of_heads(weights.recurrent())
+    tables = (weights.input_weight, weights.recurrent_weight)
+    return Strengths(
+        layer=name,
+        wiring=wiring,
+        inputs=inputs,
+        recurrent=recurrent,
+        synapses=sum(table.weight.shape[1] for table in tables if table is not None),
+        flipped_inputs=_flipped(inputs, wiring.input_adjacency),
+        flipped_recurrent=_flipped(recurrent, wiring.adjacency),
+    )
+
+
+def _flipped(table: NDArray[np.float64], polarity: NDArray) -> NDArray[np.int64]:
+    """[H] weights of [H, n, N] whose sign is not that of their polarity [n, N]; a weight of 0 has none."""
+    return (table * polarity < 0).sum((1, 2))
+
+
+def _name(wiring: Wiring, neuron: int) -> tuple[str, int]:
+    """Group of a neuron, and its number in it."""
+    group = wiring.groups[neuron]
+    return group, wiring.group(group).index(neuron)

@@ -1,0 +1,174 @@
+"""`draw_tuning`: how much neurons and gates tell of a label, beside what chance gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+
+from nacre.inspect.figures.registry import style
+from nacre.inspect.recording.recording import GROUPS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from nacre.inspect.analysis.tuning import Tuning
+
+BEST = 12  # neurons and gates whose means are shown
+_NUMBERED = 10  # labels up to which a mean stands in every cell
+_ACROSS, _FEW = 66, 5  # letters that labels have room for, and labels that are rather cut than turned
+_PALE = 0.05  # means that differ by less are paler
+_GATES = "gates"  # name of the group of all that are no neurons
+_WHAT = {"truth": "the true answer", "answer": "the model's answer"}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Dots of a group of neurons in all heads, the most informative first, and the mean of permutations."""
+
+    name: str
+    information: NDArray
+    null: float
+
+
+def draw_tuning(tuning: Tuning) -> Figure:
+    """Draw the information of every neuron and gate by group, with the threshold, and means of the best by label.
+
+    Args:
+        tuning: What `nacre.inspect.analysis.tuning.tuning` found.
+    """
+    heads, labels = np.asarray(tuning.information).shape[0], len(tuning.names)
+    best = np.argsort(-np.asarray(tuning.information), axis=None, kind="stable")[:BEST]
+    about = _WHAT.get(tuning.what, tuning.what)
+    title = f"What neurons and gates tell about {about}\n"
+    title += f"layer {tuning.layer!r}, {_heads(heads)}, n = {tuning.steps:,}"
+    height = 5.5 + 0.235 * len(best) + (1.0 if _label_names(tuning)[1] else 0.0)
+    figure = style.new_figure(height, title, _caption(tuning, labels))
+    top, bottom = figure.subplots(2, 1, height_ratios=[2.6, 0.6 + 0.235 * len(best)])
+    _draw_groups(top, tuning)
+    top.set_title("(A) Information, neuron by neuron", loc="left", fontsize=style.TEXT, pad=20)
+    _draw_means(bottom, tuning, [divmod(int(place), len(tuning.columns)) for place in best])
+    bottom.set_title(f"(B) Mean by label of the {len(best)} that tell most", loc="left", fontsize=style.TEXT)
+    return figure
+
+
+def _groups(tuning: Tuning) -> list[_Group]:
+    names = np.array([column.split(" ")[0] for column in tuning.columns])
+    names = np.where(np.isin(names, GROUPS), names, _GATES)
+    found = []
+    for group in (*GROUPS, _GATES):
+        information = np.asarray(tuning.information)[:, names == group].ravel()
+        if len(information):
+            null = float(np.asarray(tuning.null)[:, names == group].mean())
+            found.append(_Group(group, np.sort(information)[::-1], null))
+    return found
+
+
+def _draw_groups(ax: Axes, tuning: Tuning) -> None:
+    """A falling row of dots for each group, all on one scale."""
+    groups = _groups(tuning)
+    for place, group in enumerate(groups):
+        count = len(group.information)
+        x = place + (np.linspace(-0.4, 0.4, count) if count > 1 else np.zeros(1))
+        above = group.information > tuning.threshold
+        colour = style.GROUP_COLOURS.get(group.name, style.DARK)
+        ax.plot(place + np.array([-0.44, 0.44]), [group.null] * 2, color="black", linewidth=1.0, linestyle=":")
+        ax.scatter(x[~above], group.information[~above], s=7, color=style.PALE, zorder=2.5, linewidths=0)
+        ax.scatter(x[above], group.information[above], s=12, color=colour, zorder=3, linewidths=0)
+    names = [f"{g.name}\n{(g.information > tuning.threshold).sum()} of\n{len(g.information)}" for g in groups]
+    ax.set_xticks(range(len(groups)), names)
+    handles = [
+        Line2D([], [], color=style.DARK, marker="o", linestyle="", markersize=4, label="above the threshold"),
+        Line2D([], [], color=style.PALE, marker="o", linestyle="", markersize=4, label="below"),
+        Line2D([], [], color="black", linewidth=1.0, linestyle=":", label="mean of permutations"),
+    ]
+    if math.isfinite(tuning.threshold):
+        line = ax.axhline(tuning.threshold, color="black", linewidth=1.1, linestyle="--", zorder=4)
+        line.set_label("threshold")
+        handles.insert(0, line)  # pyright: ignore[reportArgumentType]
+    style.frame(ax)
+    ax.grid(axis="x", visible=False)
+    ax.set(xlim=(-0.5, len(groups) - 0.5), ylim=(0, None))
+    ax.set_ylabel("information (bits)", fontsize=style.TEXT)
+    ax.legend(
+        handles=handles,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=style.SMALL,
+        columnspacing=1.0,
+        handletextpad=0.4,
+        borderaxespad=0.1,
+    )
+
+
+def _draw_means(ax: Axes, tuning: Tuning, best: list[tuple[int, int]]) -> None:
+    """A row for each of the best: colours say which labels lie above and below, numbers say where."""
+    means = np.array([np.asarray(tuning.means)[place] for place in best], float)  # [n, L]
+    occur = ~np.isnan(means)
+    off = np.where(occur, means - np.nanmean(means, 1, keepdims=True), 0.0)
+    share = np.where(occur, off / np.abs(off).max(1, keepdims=True).clip(min=_PALE), np.nan)
+    mesh = ax.pcolormesh(np.ma.masked_invalid(share), cmap=style.DIVERGING, norm=Normalize(-1.25, 1.25))
+    mesh.set(edgecolor="white", linewidth=0.8)
+    if means.shape[1] <= _NUMBERED:
+        for (row, column), value in np.ndenumerate(means):
+            if occur[row, column]:
+                colour = "white" if abs(share[row, column]) > 0.75 else "black"
+                place = (column + 0.5, row + 0.5)
+                digits = 2 if np.abs(off[row]).max() >= _PALE else 3
+                ax.text(
+                    *place,
+                    f"{round(value, digits) + 0.0:.{digits}f}",
+                    ha="center",
+                    va="center",
+                    fontsize=style.SMALL,
+                    color=colour,
+                )
+    names, turned = _label_names(tuning)
+    ax.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90 if turned else 0)
+    rows = [f"{tuning.columns[column]}, head {head}" for head, column in best]
+    bits = [f"{np.asarray(tuning.information)[place]:.2f} bits" for place in best]
+    ax.set_yticks(np.arange(len(best)) + 0.5, [f"{row}: {bit}" for row, bit in zip(rows, bits, strict=True)])
+    ax.tick_params(labelsize=style.SMALL, length=0)
+    ax.spines[:].set_visible(False)
+    ax.invert_yaxis()
+
+
+def _label_names(tuning: Tuning) -> tuple[list[str], bool]:
+    """Names of labels with how often they occur, and whether they must be written upwards."""
+    room = _ACROSS // len(tuning.names) - 1
+    turned = max(map(len, tuning.names)) > room and len(tuning.names) > _FEW
+    counts = np.asarray(tuning.counts).ravel()
+    named = zip(tuning.names, counts, strict=True)
+    if turned:
+        return [f"{style.short(name, 14)} ({count:,})" for name, count in named], True
+    return [f"{style.short(name, room)}\n{count:,}" for name, count in named], False
+
+
+def _heads(count: int) -> str:
+    return "1 head" if count == 1 else f"{count} heads"
+
+
+def _caption(tuning: Tuning, labels: int) -> str:
+    text = (
+        f"Information in bits that a state tells of {_WHAT.get(tuning.what, tuning.what)}, {labels} labels. "
+        "Each dot is a neuron or a gate of one head; within a group they are sorted. "
+    )
+    if math.isfinite(tuning.threshold):
+        text += (
+            f"In 5 % of {tuning.permutations:,} permutations of the labels the best of all dots exceeds the "
+            f"threshold, {tuning.threshold:.2g} bits; below the groups, how many dots do. "
+        )
+    else:
+        text += f"{tuning.permutations:,} permutations are too few for a threshold; 19 are needed. "
+    return text + (
+        "(B) Blue labels lie above the mean of the row, vermilion ones below, the darker the farther; "
+        "below the labels, how often they occur."
+    )

@@ -1,0 +1,218 @@
+"""`LayerWriter`: an observer that writes what a layer does to disk, chunk by chunk."""
+
+from __future__ import annotations
+
+import itertools
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from nacre.inspect.analysis.gate_curves import gate_means
+from nacre.inspect.recording.block_writer import BlockWriter, new_array
+from nacre.inspect.recording.summaries import write_levels
+from nacre.layer.trace import BACKBONE, states_by_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import zarr
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from nacre.layer.attention import NAC
+    from nacre.layer.pairs import Gates
+    from nacre.layer.trace import Scene
+
+SENSORY = ("query", "key", "value")
+PAIR_GATES = ("phi", "omega", "t", "match", "logits", "weights")
+_OF_PAIRS = (*PAIR_GATES, *BACKBONE, "index")
+CURVES = ("states", "gates")  # arrays that are means over the attended keys, and have levels
+
+
+class Detail(StrEnum):
+    """What is kept of the neurons."""
+
+    PAIRS = "pairs"  # states of every pair of a step and one of its keys, and means
+    MEANS = "means"  # means over the keys of a step, by attention weight
+
+
+class LayerWriter:
+    """Writes one call of one layer.
+
+    Arrays have samples and steps first: gates of pairs [B, T, H, K], states of pairs [B, T, H, K, n], sensory
+    states [B, T, H, D], and two means over the attended keys by attention weight: `states` [B, T, H, all neurons]
+    and `gates` [B, T, H, gates and the effective number of keys].
+
+    Args:
+        group: Where its arrays go.
+        layer: The layer.
+        dtype: "float32" or "float16".
+        detail: What is kept of the neurons.
+        samples: Samples of the recording.
+        steps: Steps of its longest sample; None for those of the call.
+        first: Sample that the first row of the batch is.
+    """
+
+    def __init__(
+        self,
+        group: zarr.Group,
+        layer: NAC,
+        dtype: str,
+        detail: Detail,
+        samples: int,
+        steps: int | None = None,
+        first: int = 0,
+    ) -> None:
+        self.group, self.layer, self.dtype, self.detail = group, layer, dtype, detail
+        self.samples, self.steps, self.first = samples, steps, first
+        self._arrays: dict[str, BlockWriter] = {}
+        self._scene: Scene | None = None
+        self._length = [0] * samples
+        self._columns = 0
+
+    def begin(self, scene: Scene) -> None:
+        """Write what is known before pairs are looked at."""
+        self._scene = scene
+        if self.first + len(scene.query) > self.samples:
+            raise ValueError(
+                f"model must hand its batch to its NAC layers as it is, got {len(scene.query)} rows for "
+                f"{self.samples - self.first} samples; record the layer by itself"
+            )
+        if "states" not in self._arrays:
+            self.describe(scene.wiring.to_dict(), scene.query.shape[2], scene.index.shape[3])
+        for sample in range(len(scene.query)):
+            sensory = {name: getattr(scene, name)[sample].transpose(0, 1) for name in SENSORY}
+            self.put_sensory(self.first + sample, 0, sensory)
+
+    def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
+        """Write what is told."""
+        scene = self._scene
+        assert scene is not None
+        states = states_by_group(neurons, scene.wiring, gates.phi)
+        for sample, step, some in _runs(scene, rows):
+            steps = slice(step, step + some.stop - some.start)
+            of_pairs = {name: getattr(gates, name) for name in PAIR_GATES} | states  # [H, C, K, ...]
+            part = {name: x[:, some].transpose(0, 1) for name, x in of_pairs.items() if x is not None}
+            part |= {name: getattr(scene, name)[sample, :, steps].transpose(0, 1) for name in ("index", "valid")}
+            part["query"] = scene.query[sample, :, steps].transpose(0, 1)
+            for name in ("key", "value"):
+                part[name] = _of_step(scene, name, sample, steps, part)
+            if scene.stamps is not None:
+                part["time"] = scene.stamps[sample, steps]
+            self.put(self.first + sample, step, part)
+
+    def put_sensory(self, sample: int, step: int, part: dict[str, Tensor]) -> None:
+        """Write sensory states [n, H, D] of a sample, from a step on."""
+        for name in SENSORY:
+            self._put(name, sample, step, part[name])
+
+    def put(self, sample: int, step: int, part: dict[str, Tensor]) -> None:
+        """Write steps of a sample, from one on.
+
+        Args:
+            sample: The sample.
+            step: The first of the steps.
+            part: Gates, index, valid [n, H, K], states [n, H, K, g], sensory states [n, H, D] of the step itself.
+        """
+        valid = part["valid"]
+        part = {name: _blank(x, valid) if name in _OF_PAIRS else x for name, x in part.items()}
+        if (missing := self._columns - valid.shape[2]) > 0:  # all pairs of a sample that is shorter than others
+            part = {name: _widen(x, missing) if name in (*_OF_PAIRS, "valid") else x for name, x in part.items()}
+            valid = part["valid"]
+        weights = part["weights"]
+
+        def mean(x: Tensor) -> Tensor:
+            return (weights.unsqueeze(-1) * x).sum(2)
+
+        everything = [part[name] for name in SENSORY] + [mean(part[name]) for name in BACKBONE]
+        self._put("states", sample, step, torch.cat([x.to(weights.dtype) for x in everything], -1))
+        self._put("gates", sample, step, gate_means(self.gate_names, part, valid))
+        kept = (*PAIR_GATES, "index", "valid", "time", *(BACKBONE if self.detail is Detail.PAIRS else ()))
+        for name in kept:
+            if name in part:
+                self._put(name, sample, step, part[name])
+        self._length[sample] = max(self._length[sample], step + len(valid))
+
+    @property
+    def gate_names(self) -> list[str]:
+        """Names of the columns of `gates`."""
+        there = {"t": self.layer.time_gate is not None, "match": self.layer.match is not None}
+        return [g for g in PAIR_GATES if there.get(g, True) and g != "weights"] + ["keys"]
+
+    def describe(self, wiring: dict[str, Any], steps: int, keys: int) -> None:
+        """Say what the arrays mean; the first thing to do.
+
+        Args:
+            wiring: Of the circuit.
+            steps: Steps of the longest sample.
+            keys: Columns K of a layer that looks at all pairs; others always have as many.
+        """
+        layer = self.layer
+        self.steps = self.steps or steps
+        self._columns = keys if layer.config.top_k is None else layer.config.top_k
+        self.group.attrs.update(
+            {
+                "heads": layer.config.num_heads,
+                "width": layer.config.d_head,
+                "neurons": [len(layer.backbone.wiring.group(g)) for g in BACKBONE],
+                "gates": self.gate_names,
+                "activation": layer.config.activation,
+                "shared": layer.config.share_backbone,
+                "wiring": wiring,
+            }
+        )
+
+    def finish(self) -> None:
+        """Write what is left, and the summaries of curves."""
+        for writer in self._arrays.values():
+            writer.flush()
+        self.group.attrs["length"] = self._length
+        for name in CURVES:
+            write_levels(self.group, name, self._length, heads=2)
+
+    def _put(self, name: str, sample: int, step: int, rows: Tensor) -> None:
+        dtype = {"index": "int32", "valid": "bool", "time": "float64"}.get(name, self.dtype)
+        values: NDArray = rows.detach().to("cpu", getattr(torch, dtype)).numpy()
+        if name not in self._arrays:
+            assert self.steps is not None
+            steps = max(self.steps, len(values)) if name in SENSORY else self.steps
+            shape = (self.samples, steps, *values.shape[1:])
+            apart = 2 if name in CURVES else None  # pictures show one head
+            self._arrays[name] = BlockWriter(new_array(self.group, name, shape, np.dtype(dtype).name, apart))
+        self._arrays[name].put(sample, step, values)
+
+
+def _runs(scene: Scene, rows: slice) -> Iterator[tuple[int, int, slice]]:
+    """Stretches of rows that follow each other in one sequence: sequence, first step, where in the rows."""
+    length = scene.queries.length
+    flat = torch.arange(rows.start, rows.stop)
+    if scene.queries.rows is not None:
+        flat = scene.queries.rows[rows].cpu()
+    breaks = ((flat.diff() != 1) | (flat[1:] % length == 0)).nonzero().squeeze(1) + 1
+    edges = [0, *breaks.tolist(), len(flat)]
+    for start, stop in itertools.pairwise(edges):
+        sample, step = divmod(int(flat[start]), length)
+        yield sample, step, slice(start, stop)
+
+
+def _of_step(scene: Scene, name: str, sample: int, steps: slice, part: dict[str, Tensor]) -> Tensor:
+    """Sensory states of steps as keys or values [n, H, D]; in cross attention the mean of those attended."""
+    table = getattr(scene, name)[sample]  # [H, S, D]
+    if table.shape[1] == scene.query.shape[2]:
+        return table[:, steps].transpose(0, 1)
+    index, valid = part["index"], part["valid"]
+    weights = part["weights"].masked_fill(~valid, 0).to(table.dtype)
+    heads = torch.arange(len(table)).view(1, -1, 1)
+    return (weights.unsqueeze(-1) * table[heads, index.masked_fill(~valid, 0)]).sum(2)
+
+
+def _blank(x: Tensor, valid: Tensor) -> Tensor:
+    """Zeros in columns without a key."""
+    return x.masked_fill(~valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())), 0)
+
+
+def _widen(x: Tensor, columns: int) -> Tensor:
+    """So many columns [n, H, K, ...] more, which hold nothing."""
+    return torch.cat([x, x.new_zeros(*x.shape[:2], columns, *x.shape[3:])], 2)

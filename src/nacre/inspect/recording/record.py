@@ -1,0 +1,109 @@
+"""`record`: run a model once, and keep what every neuron of its NAC layers did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nacre._util.checks import choice, time_stamps
+from nacre.inspect.recording.description import About
+from nacre.inspect.recording.hooks import watching
+from nacre.inspect.recording.layer_writer import Detail, LayerWriter
+from nacre.inspect.recording.outputs import outputs_of
+from nacre.inspect.recording.recording import Recording, key_of
+from nacre.inspect.recording.writer import RecordingWriter
+
+if TYPE_CHECKING:
+    import os
+
+    import zarr
+    from torch import Tensor, nn
+
+    from nacre.layer.attention import NAC
+
+DTYPES = ("float32", "float16")
+
+
+def record(
+    model: nn.Module,
+    x: Tensor,
+    time: Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
+    *,
+    out: str | os.PathLike[str],
+    dtype: str = "float32",
+    detail: str = "pairs",
+) -> Recording:
+    """Run a model once, in evaluation mode, and write what its NAC layers did to disk, in flat memory.
+
+    What is written is what this very forward pass computed. In float32 it has the same bits.
+
+    Args:
+        model: Any module with NAC layers that takes x, and `time` and `key_padding_mask` if they are given.
+        x: [B, T, F] sequences.
+        time: [B, T] stamps.
+        key_padding_mask: [B, T] bool, True = padding.
+        out: Directory of the recording; an earlier recording there is replaced.
+        dtype: "float32", or "float16" for half the size.
+        detail: "pairs" keeps states of every pair of a step and a key, "means" their means over keys by attention.
+
+    Returns:
+        The recording: `recording.layers["layer"]` and so on, by the names of the layers in the model.
+
+    Raises:
+        ValueError: If the model has no NAC layer, or none of them ran.
+
+    Example:
+        >>> layer = NAC(16, 2)
+        >>> recording = record(layer, torch.randn(1, 50, 16), torch.rand(1, 50).cumsum(1), out=tmp / "look")
+        >>> recording.layers["nac"].array("inter").shape
+        (1, 50, 2, 8, 24)
+    """
+    choice("dtype", dtype, DTYPES)
+    choice("detail", detail, Detail)
+    if not isinstance(x, torch.Tensor) or x.dim() != 3:
+        got = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+        raise ValueError(f"x must be a tensor [batch, steps, features], got {got}")
+    if time is not None:
+        time_stamps("time", time, (x.shape[0], x.shape[1]))
+    samples, steps = x.shape[:2]
+    with RecordingWriter(Path(out), samples, model) as writer:
+
+        def new(name: str, layer: NAC) -> LayerWriter:
+            return LayerWriter(new_group(writer, name), layer, dtype, Detail(detail), samples)
+
+        with watching(model, new) as layers:
+            y = outputs_of(model, x, time, key_padding_mask)
+        for layer in layers.values():
+            layer.finish()
+        curve = y.curve.shape[1]
+        for sample in range(samples):
+            write_sample(writer, sample, x[sample], None if time is None else time[sample], steps)
+            if key_padding_mask is not None:
+                writer.put("padding", sample, 0, key_padding_mask[sample].numpy(), steps)
+            writer.put("output", sample, 0, y.curve[sample].float().numpy(), curve)
+        about = About(
+            name=type(model).__name__,
+            samples=tuple(f"sample {i}" for i in range(samples)),
+            features=tuple(f"x{i}" for i in range(x.shape[2])),
+            outputs=tuple(f"y{i}" for i in range(y.curve.shape[2])),
+        )
+        writer.finish(about, {"x": [steps] * samples, "output": [curve] * samples})
+    return Recording(out)
+
+
+def write_sample(writer: RecordingWriter, sample: int, x: Tensor, time: Tensor | None, steps: int) -> None:
+    """Write the inputs of a sample: x [T, ...] and stamps [T]; `steps` are those of the longest sample."""
+    values = x.detach().cpu()
+    writer.put("x", sample, 0, (values if values.dtype == torch.uint8 else values.float()).numpy(), steps)
+    stamps = np.arange(len(x), dtype=np.float64) if time is None else time.detach().double().cpu().numpy()
+    writer.put("time", sample, 0, stamps, steps)
+
+
+def new_group(writer: RecordingWriter, name: str) -> zarr.Group:
+    """A group for a layer; the order of layers is that of their first calls."""
+    writer.layers.append(name)
+    return writer.root.create_group(key_of(len(writer.layers) - 1, name))

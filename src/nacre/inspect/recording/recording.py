@@ -1,0 +1,225 @@
+"""`Recording`: what `record` wrote, read piece by piece."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from nacre._util.checks import choice
+from nacre.inspect.recording.block_writer import Arrays
+from nacre.inspect.recording.description import About
+from nacre.inspect.recording.layer_writer import SENSORY
+from nacre.inspect.recording.summaries import FACTOR, counts_of, level_name, summary
+from nacre.inspect.recording.writer import FORMAT, MODEL, STORE
+from nacre.io import load
+from nacre.layer.trace import BACKBONE
+from nacre.wiring.wiring import Wiring
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+    from torch import nn
+
+GROUPS = (*SENSORY, *BACKBONE)
+
+
+class Recording:
+    """A recording on disk. Arrays are read when they are asked for, a piece at a time.
+
+    Args:
+        path: Directory that `record` wrote.
+
+    Attributes:
+        about: What it is of.
+        layers: NAC layers by name, in the order in which they ran.
+
+    Raises:
+        FileNotFoundError: If there is no recording.
+        ValueError: If it is damaged, or of another format.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not (self.path / STORE).is_dir():
+            raise FileNotFoundError(f"{self.path} is no recording; make one with nacre.inspect.record")
+        try:
+            root = zarr.open_group(self.path / STORE, mode="r")
+            attributes: dict[str, Any] = dict(root.attrs)
+            self._arrays = Arrays(root)
+            form = attributes["format"]
+            self.about = About.from_dict(attributes["about"])
+            names: list[str] = attributes["layers"]
+            self.layers = {
+                name: LayerRecording(name, _group(root, number, name)) for number, name in enumerate(names)
+            }
+            self._length: dict[str, list[int]] = attributes["length"]
+            self.has_model = bool(attributes["model"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.path} is damaged ({error!r}); record it again (--again)") from None
+        if form != FORMAT:
+            raise ValueError(
+                f"{self.path} has format {form!r}, this nacre reads {FORMAT}; record it again (--again)"
+            )
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return len(self.about.samples)
+
+    def model(self) -> nn.Module:
+        """The model as it was recorded, in evaluation mode.
+
+        Raises:
+            ValueError: If it was none that nacre can save.
+        """
+        if not self.has_model:
+            raise ValueError(f"{self.path} holds no model, because nacre cannot save its class; lesions need one")
+        return load(self.path / MODEL).eval()
+
+    def has(self, name: str) -> bool:
+        """Whether there is an array "x", "time", "padding", "output", "answer" or "truth"."""
+        return name in self._arrays
+
+    def length(self, name: str, sample: int) -> int:
+        """Steps of a sample of "x" or "output"."""
+        return self._length[name][sample]
+
+    def array(self, name: str) -> zarr.Array:
+        """An array of the whole recording: "x", "time", "output", "truth" [B, T, ...] or "answer" [B, 1, O]."""
+        return self._arrays[name]
+
+    def curve(self, name: str, sample: int, start: int, stop: int, points: int) -> tuple[NDArray, NDArray]:
+        """Summaries of steps of "x" or "output"; see `LayerRecording.curve`."""
+        choice("name", name, self._length)
+        length = self.length(name, sample)
+        return read_curve(self._arrays, name, sample, start, min(stop, length), points, length)
+
+
+class LayerRecording:
+    """What one layer did. H heads, D sensory neurons a head for each of query, key and value.
+
+    Args:
+        name: The layer's.
+        group: Where its arrays are.
+
+    Attributes:
+        name: The layer's.
+        heads: Number of heads H.
+        gates: Names of the columns of the array `gates`.
+        sizes: Neurons of each group.
+        shared: Whether all heads share one circuit.
+        wiring: Of the circuit.
+    """
+
+    def __init__(self, name: str, group: zarr.Group) -> None:
+        attributes: dict[str, Any] = dict(group.attrs)
+        self.name, self._arrays = name, Arrays(group)
+        self.heads: int = attributes["heads"]
+        self.gates: tuple[str, ...] = tuple(attributes["gates"])
+        width, backbone = attributes["width"], attributes["neurons"]
+        self.sizes: dict[str, int] = dict(zip(GROUPS, (width, width, width, *backbone), strict=True))
+        self.shared: bool = attributes["shared"]
+        self._length: list[int] = attributes["length"]
+        self._wiring = attributes["wiring"]
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """The circuit's."""
+        return Wiring.from_dict(self._wiring)
+
+    @cached_property
+    def neurons(self) -> list[tuple[str, int]]:
+        """Group and number in it of each column of the array `states`."""
+        return [(group, i) for group, size in self.sizes.items() for i in range(size)]
+
+    def column(self, group: str, index: int) -> int:
+        """Column of a neuron in the array `states`."""
+        return self.neurons.index((group, index))
+
+    def has(self, name: str) -> bool:
+        """Whether there is such an array."""
+        return name in self._arrays
+
+    def length(self, sample: int) -> int:
+        """Steps of a sample."""
+        return self._length[sample]
+
+    def array(self, name: str) -> zarr.Array:
+        """An array of the layer, samples and steps first.
+
+        Of pairs: `phi`, `omega`, `t`, `match`, `logits`, `weights`, `index`, `valid` [B, T, H, K] and, if kept,
+        `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value` [B, T, H, D], `time` [B, T].
+        Means over the attended keys by attention weight: `states` [B, T, H, neurons], `gates` [B, T, H, gates].
+        """
+        return self._arrays[name]
+
+    def time(self, sample: int, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """Stamps of steps; their numbers where the layer was given none."""
+        stop = self.length(sample) if stop is None else min(stop, self.length(sample))
+        if not self.has("time"):
+            return np.arange(start, stop, dtype=np.float64)
+        return np.asarray(self.array("time")[sample, start:stop])
+
+    def curve(
+        self, name: str, sample: int, head: int, start: int, stop: int, points: int
+    ) -> tuple[NDArray, NDArray]:
+        """Summaries of steps, of which a picture can be drawn, however many there are.
+
+        Args:
+            name: "states" or "gates".
+            sample: The sample.
+            head: The head.
+            start: First step.
+            stop: Step after the last one.
+            points: About how many summaries are wanted, at least.
+
+        Returns:
+            First step of each summary [p], and its smallest, largest and mean [p, 3, columns]. All steps as they
+            are, if they are few enough.
+        """
+        length = self.length(sample)
+        return read_curve(self._arrays, name, sample, start, min(stop, length), points, length, head)
+
+
+def key_of(number: int, name: str) -> str:
+    """Where the arrays of a layer are; by number and name, for two names may be alike but for odd characters."""
+    return f"layers/{number}-{re.sub(r'[^A-Za-z0-9_.#-]', '_', name)}"
+
+
+def _group(root: zarr.Group, number: int, name: str) -> zarr.Group:
+    group = root[key_of(number, name)]
+    assert isinstance(group, zarr.Group)
+    return group
+
+
+def read_curve(
+    arrays: Arrays,
+    name: str,
+    sample: int,
+    start: int,
+    stop: int,
+    points: int,
+    length: int,
+    head: int | None = None,
+) -> tuple[NDArray, NDArray]:
+    """See `LayerRecording.curve`; `length` is that of the sample."""
+    level, size = 0, max(1, (stop - start) // max(1, points))  # steps of a summary
+    while FACTOR ** (level + 1) <= size and level_name(name, level + 1) in arrays:
+        level += 1
+    unit = FACTOR**level
+    array = arrays[level_name(name, level)]
+    first, last = start // unit, -(-stop // unit)
+    place = (sample, slice(first, last), *([slice(None)] * (level > 0)), *([] if head is None else [head]))
+    rows = np.asarray(array[place], np.float32)
+    if level == 0:
+        rows = np.repeat(rows[:, None], 3, 1)
+    each = max(1, size // unit)
+    if each > 1:
+        rows = summary(rows, each, counts_of(length, level, first, len(rows)))
+    return np.arange(first, last, each) * unit, rows

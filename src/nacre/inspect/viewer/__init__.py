@@ -1,0 +1,1 @@
+"""The page that shows a recording in the browser, and its server."""

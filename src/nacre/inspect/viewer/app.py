@@ -1,0 +1,176 @@
+"""The viewer as an ASGI application: a page, read-only data, and lesions. Needs starlette."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from nacre.inspect.recording.summaries import summary
+from nacre.inspect.viewer.lesions import Busy, Lesions, read_lesions
+from nacre.inspect.viewer.query import MOST_STEPS, BadRequest, Query
+from nacre.inspect.viewer.request_checks import LARGEST_BODY, Gate
+from nacre.inspect.viewer.source import Source, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.requests import Request
+
+    from nacre.inspect.recording.recording import Recording
+
+SCRIPTS = ("theme.js", "source.js", "chart.js", "circuit.js", "view.js", "save.js", "main.js")
+_PATIENCE = 10.0  # seconds for the body of a request
+_ANSWERS = 32  # outputs of a lesioned model that are told: more than a chart shows, for the table beside it
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+}
+
+
+def page_file(name: str) -> str:
+    """Text of a file of the page."""
+    return files("nacre.inspect").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Gate:
+    """The viewer of one recording, or of two to compare.
+
+    Args:
+        recordings: What is shown.
+        hosts: Names besides addresses that requests may call the server by.
+
+    Example:
+        >>> recording = nacre.inspect.record(NAC(8, 2), torch.randn(1, 20, 8), out=tmp / "seen")
+        >>> app = make_app([recording])  # for uvicorn, or any server of ASGI applications
+    """
+    sources = [Source(recording) for recording in recordings]
+    lesions = Lesions()
+    # All files that can be fetched are held here under their names: no path is ever made from a request.
+    names = {f"/page/{name}": name for name in ("style.css", *SCRIPTS)} | {"/": "index.html"}
+    pages = {path: (page_file(name), _TYPES[name.rpartition(".")[2]]) for path, name in names.items()}
+
+    def page(request: Request) -> Response:
+        text, kind = pages[request.scope["route"].path]
+        return Response(text, media_type=kind)
+
+    def about(request: Request) -> Response:
+        return JSONResponse({"runs": [source.about() for source in sources]})
+
+    def answer(tell: Callable[[Query], Any]) -> Callable[[Request], Response]:
+        """An endpoint that checks where a request points and answers in JSON; it runs in a thread."""
+
+        def endpoint(request: Request) -> Response:
+            return JSONResponse(tell(Query.read(sources, request.query_params.multi_items())))
+
+        return endpoint
+
+    def frame(request: Request) -> Response:
+        q = Query.read(sources, request.query_params.multi_items())
+        if q.source.recording.array("x").ndim != 5:
+            raise BadRequest("this recording has no frames")
+        step = q.number("step", 0, q.source.recording.length("x", q.sample) - 1)
+        return Response(q.source.frame(q.sample, step), media_type="image/png")
+
+    async def lesion(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "lesions come as application/json")
+        q = Query.read(sources, request.query_params.multi_items())
+        try:
+            data = json.loads(await asyncio.wait_for(_body(request), _PATIENCE))
+        except (ValueError, RecursionError):
+            raise BadRequest("lesions are not JSON") from None
+        except (ClientDisconnect, TimeoutError):
+            raise HTTPException(408, "the lesions never came to their end") from None
+        wanted = read_lesions(data, q.source.recording.layers[q.layer])
+        return JSONResponse(await run_in_threadpool(_lesioned, lesions, q, wanted))
+
+    routes = [Route(path, page, methods=["GET"]) for path in pages]
+    routes += [Route("/api/about", about, methods=["GET"]), Route("/api/frame", frame, methods=["GET"])]
+    routes += [Route(f"/api/{name}", answer(tell), methods=["GET"]) for name, tell in _READS.items()]
+    routes.append(Route("/api/lesion", lesion, methods=["POST"]))
+    refusals = {BadRequest: _bad, Busy: _busy, HTTPException: _refused}
+    app = Starlette(routes=routes, exception_handlers=refusals)
+    app.router.redirect_slashes = False
+    return Gate(app, hosts)
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            raise HTTPException(413, f"a request has {LARGEST_BODY} bytes at most")
+    return body
+
+
+def _curves(q: Query) -> dict[str, Any]:
+    return q.source.curves(q.sample, q.layer, q.head, *q.window(), q.points())
+
+
+def _neuron(q: Query) -> dict[str, Any]:
+    column = q.number("column", 0, len(q.source.recording.layers[q.layer].neurons) - 1)
+    return q.source.neuron(q.sample, q.layer, q.head, column, *q.window(), q.points())
+
+
+def _steps(q: Query) -> dict[str, Any]:
+    return {
+        **q.source.steps(q.sample, q.layer, q.head, *q.window(MOST_STEPS)),
+        "answer": q.source.answer(q.sample),
+    }
+
+
+def _lesioned(lesions: Lesions, q: Query, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Outputs and gates of a lesioned model, over the same window and in the same form as `curves`."""
+    start, stop = q.window()
+    size = max(1, (stop - start) // q.points())
+    outputs, answer, gates = lesions.ask(q.source, q.sample, q.layer, wanted)
+
+    def columns(values: np.ndarray, shown: int) -> list[dict[str, Any]]:
+        values = np.repeat(values, stop, 0) if len(values) == 1 else values  # one answer for all steps
+        rows = summary(np.repeat(values[start:stop, None, :shown], 3, 1), size, np.ones(stop - start))
+        return [
+            {"low": plain(c[:, 0]), "high": plain(c[:, 1]), "mean": plain(c[:, 2])}
+            for c in np.moveaxis(rows, 2, 0)
+        ]
+
+    return {
+        "step": list(range(start, stop, size)),
+        "output": columns(outputs.float().numpy(), _ANSWERS),
+        "gates": columns(gates[:, q.head].float().numpy(), gates.shape[-1]),
+        "answer": None if answer is None else plain(answer.float().numpy()),
+    }
+
+
+_READS: dict[str, Callable[[Query], Any]] = {
+    "circuit": lambda q: q.source.circuit(q.layer, q.head),
+    "spread": lambda q: q.source.spread(q.sample, q.layer, q.head),
+    "curves": _curves,
+    "neuron": _neuron,
+    "steps": _steps,
+}
+
+
+def _bad(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)
+
+
+def _busy(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "too many lesions are asked for at once; try again in a moment"}, 503)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    detail = error.detail if isinstance(error, HTTPException) else "bad request"
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return JSONResponse({"error": detail}, status, headers)

@@ -1,0 +1,149 @@
+"""`nacre view`: open runs, record them if need be, and serve the page. Needs starlette and uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from rich.console import Console
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nacre._util.progress import bars
+from nacre.inspect.recording.recording import Recording
+from nacre.inspect.recording.run import FOLDER, record_run
+from nacre.inspect.recording.writer import STORE
+from nacre.inspect.viewer.app import make_app
+from nacre.inspect.viewer.report import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+
+_PATIENCE = 10.0  # seconds for a request header
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What to show, and where.
+
+    Attributes:
+        runs: One run or recording, or two to compare.
+        samples: Sequences or drives to record, where a run has no recording yet.
+        again: Whether runs are recorded anew.
+        host: Address to listen on; the default can be reached from this machine only.
+        port: Port; 0 takes a free one.
+        data_dir: Where data files lie.
+        export: A file to write the page to, instead of serving it.
+        sample: Sample that the file shows.
+    """
+
+    runs: Sequence[Path]
+    samples: int = 8
+    again: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8765
+    data_dir: Path | None = None
+    export: Path | None = None
+    sample: int = 0
+
+
+def view(options: ViewOptions) -> None:
+    """Serve the page until Ctrl-C, or write it to a file.
+
+    Raises:
+        FileNotFoundError: If there is no such run.
+        ValueError: If a run has no NAC layer.
+        OSError: If the port is in use, or the host is no address of this machine.
+    """
+    if not 1 <= len(options.runs) <= 2:
+        raise ValueError(f"runs must be one run, or two to compare, got {len(options.runs)}")
+    console = Console(stderr=True)
+    recordings = [
+        open_recording(run, options.samples, options.data_dir, console, again=options.again)
+        for run in options.runs
+    ]
+    if options.export is not None:
+        write_report(recordings, options.export, options.sample)
+        console.print(f"wrote {options.export}")
+        return
+    serve(
+        make_app(recordings, (options.host,)), options.host, options.port, lambda at: console.print(f"open {at}")
+    )
+
+
+def open_recording(
+    run: Path, samples: int, data_dir: Path | None, console: Console, *, again: bool = False
+) -> Recording:
+    """The recording of a run, made first if there is none; or a recording itself."""
+    if (run / STORE).is_dir():
+        return Recording(run)
+    model = run / "model" / "model.json"
+    made = run / FOLDER / STORE
+    if made.is_dir() and not again and (not model.exists() or made.stat().st_mtime >= model.stat().st_mtime):
+        return Recording(run / FOLDER)
+    with bars(console) as progress:
+        bar = progress.add_task(f"recording {run}", total=None, loss="")
+        return record_run(
+            run,
+            samples,
+            data_dir=data_dir,
+            progress=lambda done, of: progress.update(bar, completed=done, total=of),
+        )
+
+
+class PromptHttp(H11Protocol):
+    """HTTP for clients that come to the point: a connection without a whole request header soon ends."""
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401  as uvicorn has it
+        """A client has connected."""
+        super().connection_made(transport)
+        self.loop.call_later(_PATIENCE, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+def serve(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C.
+
+    Args:
+        app: From `make_app`.
+        host: Address to listen on.
+        port: Port; 0 takes a free one.
+        ready: Called with the address of the page once it can be opened.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio sends small answers at once instead of waiting for more.
+    with closing(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+            listening.listen(256)
+        except OSError as error:
+            raise OSError(f"cannot listen on {host}, port {port} ({error.strerror}); try --port 0") from None
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http=PromptHttp,
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                lifespan="off",
+                timeout_keep_alive=10,
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=16 * 1024,
+            )
+        )
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{listening.getsockname()[1]}/")
+        with suppress(KeyboardInterrupt):
+            asyncio.run(server.serve(sockets=[listening]))
