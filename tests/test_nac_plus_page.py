@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.study.recall_run import guessed
+from nacre.study.recall.run import guessed
 from test_docs_commands import blocks, run
 
 ROOT = Path(__file__).parent.parent

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nacre.study.recall_data import draw
-from nacre.study.recall_net import RecallNetwork
+from nacre.study.recall.data import draw
+from nacre.study.recall.network import RecallNetwork
 from nacre.study.spec import ModelSpec
 
 NAMES = (

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.study import uat, uat_run
+from nacre.study.uat.command import command as uat
+from nacre.study.uat.command import run as uat_run
 from nacre.tasks.recipe import Profile
 from test_docs_commands import blocks, run, run_small
 from train_examples import nacre
@@ -65,7 +66,7 @@ def test_uat_the_widest_weighted_layer_has_a_third_of_the_error_of_the_narrowest
 
 
 def test_spiral_the_quick_profile_is_whole(page):
-    from nacre.study.spiral import SpiralStudy
+    from nacre.study.spiral.command import SpiralStudy
 
     committed = {path.relative_to(page.STUDIES / "spiral") for path in FILES if "spiral" in path.parts}
     assert committed == {one.path(Path()) for one in SpiralStudy().runs()}

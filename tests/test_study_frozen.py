@@ -13,9 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from nacre.commands import app
-from nacre.study import frozen_run
-from nacre.study.frozen import Frozen, run_frozen
-from nacre.study.frozen_gates import (
+from nacre.study.frozen.command import Frozen, run_frozen
+from nacre.study.frozen.command import run as frozen_run
+from nacre.study.frozen.gates import (
     REPORTED_ERROR,
     REPORTED_VARIATION,
     Gate,
@@ -26,9 +26,9 @@ from nacre.study.frozen_gates import (
     measured_variation,
     variation_of,
 )
-from nacre.study.frozen_run import Detail, FrozenRun, Start, compare, halve, refreeze, slope
-from nacre.study.frozen_solve import Logit, error_bound, error_limit, solve_frozen, solve_refrozen, solve_varying
-from nacre.study.frozen_table import Row, print_rows, read_results, rows_of
+from nacre.study.frozen.run import Detail, FrozenRun, Start, compare, halve, refreeze, slope
+from nacre.study.frozen.solve import Logit, error_bound, error_limit, solve_frozen, solve_refrozen, solve_varying
+from nacre.study.frozen.table import Row, print_rows, read_results, rows_of
 
 SMOOTH = [Regime.SLOW, Regime.FAST, Regime.OSCILLATORY]
 FINE = np.linspace(0, 1, 1025)
@@ -342,7 +342,7 @@ def test_a_damaged_file_is_named(tmp_path, text):
 
 
 def test_a_picture_of_a_part_of_the_runs(results):
-    from nacre.study.frozen_plot import plot_frozen
+    from nacre.study.frozen.figures import plot_frozen
 
     only_steps = [result for (regime, _), result in results.items() if regime == Regime.STEP]
     for some in (only_steps, [results["slow", "reported"]], []):

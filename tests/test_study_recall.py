@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 
 from nacre._util.locks import Busy, alone
 from nacre.commands import app
-from nacre.study import recall_run, runs
-from nacre.study.recall import Recall, run_recall
-from nacre.study.recall_data import VALUES, draw
-from nacre.study.recall_net import RecallNetwork
-from nacre.study.recall_run import RecallRun, guessed, score, train
-from nacre.study.recall_table import read_results, rows_of
+from nacre.study import runs
+from nacre.study.recall.command import Recall, run_recall
+from nacre.study.recall.command import run as recall_run
+from nacre.study.recall.data import VALUES, draw
+from nacre.study.recall.network import RecallNetwork
+from nacre.study.recall.run import RecallRun, guessed, score, train
+from nacre.study.recall.table import read_results, rows_of
 from nacre.study.runs import run_once
 from nacre.study.spec import ModelSpec
 

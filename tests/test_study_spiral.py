@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from nacre import NAC
 from nacre.commands import app
 from nacre.data.sets.spirals import END
-from nacre.study import spiral_run
 from nacre.study.runs import run_once
-from nacre.study.spiral import SpiralStudy, run_spiral
-from nacre.study.spiral_data import SPREAD, draw_spirals, errors
-from nacre.study.spiral_grid import DEFAULT, GRIDS, Section, Setting, sections_of
-from nacre.study.spiral_net import SpiralRegressor, build
-from nacre.study.spiral_run import SpiralRun, predict, train
+from nacre.study.spiral.command import SpiralStudy, run_spiral
+from nacre.study.spiral.command import run as spiral_run
+from nacre.study.spiral.data import SPREAD, draw_spirals, errors
+from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, Setting, sections_of
+from nacre.study.spiral.network import SpiralRegressor, build
+from nacre.study.spiral.run import SpiralRun, predict, train
 from nacre.tasks.recipe import Profile
 
 SMALL = Setting(heads=2)

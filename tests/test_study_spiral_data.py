@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from nacre.data.sets.spirals import END, curves, draw_shapes, make_spirals
-from nacre.study.spiral_data import SPREAD, controls, draw_spirals, errors
-from nacre.study.spiral_grid import DEFAULT, Setting
-from nacre.study.spiral_net import build
+from nacre.study.spiral.data import SPREAD, controls, draw_spirals, errors
+from nacre.study.spiral.grid import DEFAULT, Setting
+from nacre.study.spiral.network import build
 
 SMALL = Setting(heads=2)
 

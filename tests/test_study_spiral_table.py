@@ -7,12 +7,12 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
-from nacre.study import spiral_plot
-from nacre.study.spiral_claims import claims_of, sentences
-from nacre.study.spiral_grid import DEFAULT, GRIDS, Section, Setting
-from nacre.study.spiral_plot import plot_spiral
-from nacre.study.spiral_run import SpiralRun
-from nacre.study.spiral_table import print_rows, read_results, rows_of
+from nacre.study.spiral.claims import claims_of, sentences
+from nacre.study.spiral.command import figures as spiral_plot
+from nacre.study.spiral.figures import plot_spiral
+from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, Setting
+from nacre.study.spiral.run import SpiralRun
+from nacre.study.spiral.table import print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
 
 SMALL = Setting(heads=2)

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 from nacre import NAC
 from nacre.commands import app
-from nacre.study import uat, uat_run
-from nacre.study.uat import Uat, run_uat, runs_of
-from nacre.study.uat_data import Target, controls, draw, grid, held_out, training, value
-from nacre.study.uat_net import UatNetwork, Variant
-from nacre.study.uat_run import BUDGETS, Budget, UatRun, answers, batches, score, train
-from nacre.study.uat_table import print_rows, read_results, rows_of
+from nacre.study.uat.command import Uat, run_uat, runs_of
+from nacre.study.uat.command import command as uat
+from nacre.study.uat.command import run as uat_run
+from nacre.study.uat.data import Target, controls, draw, grid, held_out, training, value
+from nacre.study.uat.network import UatNetwork, Variant
+from nacre.study.uat.run import BUDGETS, Budget, UatRun, answers, batches, score, train
+from nacre.study.uat.table import print_rows, read_results, rows_of
 
 FEW = Budget(3, 16, 1e-2)
 

@@ -15,9 +15,9 @@ from performance_tables import MARKED, load, milliseconds, number, table
 from provenance import ROOT
 from results_page import RUNS, came_from, replace_results
 
-from nacre.study.recall_plot import plot_recall
-from nacre.study.recall_run import guessed
-from nacre.study.recall_table import Row, read_results, rows_of
+from nacre.study.recall.figures import plot_recall
+from nacre.study.recall.run import guessed
+from nacre.study.recall.table import Row, read_results, rows_of
 from nacre.train.report.compare import blocks_of
 from nacre.train.report.compare import rows_of as compared
 from nacre.train.report.results import find_results

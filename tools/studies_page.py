@@ -16,19 +16,19 @@ from provenance import ROOT
 from results_page import came_from, replace_results
 
 from nacre.io import write_whole
-from nacre.study.frozen_plot import plot_frozen
-from nacre.study.frozen_table import read_results as read_frozen
-from nacre.study.frozen_table import rows_of as frozen_rows
-from nacre.study.spiral_claims import claims_of, sentences
-from nacre.study.spiral_data import PARTS
-from nacre.study.spiral_plot import plot_spiral
-from nacre.study.spiral_table import CONTROLS, Row
-from nacre.study.spiral_table import read_results as read_spiral
-from nacre.study.spiral_table import rows_of as spiral_rows
-from nacre.study.uat_data import controls
-from nacre.study.uat_plot import plot_uat
-from nacre.study.uat_table import read_results as read_uat
-from nacre.study.uat_table import rows_of as uat_rows
+from nacre.study.frozen.figures import plot_frozen
+from nacre.study.frozen.table import read_results as read_frozen
+from nacre.study.frozen.table import rows_of as frozen_rows
+from nacre.study.spiral.claims import claims_of, sentences
+from nacre.study.spiral.data import PARTS
+from nacre.study.spiral.figures import plot_spiral
+from nacre.study.spiral.table import CONTROLS, Row
+from nacre.study.spiral.table import read_results as read_spiral
+from nacre.study.spiral.table import rows_of as spiral_rows
+from nacre.study.uat.data import controls
+from nacre.study.uat.figures import plot_uat
+from nacre.study.uat.table import read_results as read_uat
+from nacre.study.uat.table import rows_of as uat_rows
 
 STUDIES, TUNING = ROOT / "results" / "studies", ROOT / "results" / "tuning"
 PAGES = (ROOT / "docs" / "studies.md", ROOT / "docs" / "tuning.md")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from nacre.study.recall_data import Question
-from nacre.study.spiral_grid import Section
+from nacre.study.recall.data import Question
+from nacre.study.spiral.grid import Section
 from nacre.tasks.recipe import Profile
 
 study = typer.Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
@@ -38,7 +38,7 @@ def study_recall(
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/recall"),
 ) -> None:
     """Can a model find one item among many? Trains it on associative recall, and shows what its keys hold."""
-    from nacre.study.recall import MODELS, Recall, run_recall
+    from nacre.study.recall.command import MODELS, Recall, run_recall
 
     questions = question or [Question.KEY]
     run_recall(Recall(model or MODELS, questions, length or [64], top_k or [], seeds, steps, out))
@@ -50,7 +50,7 @@ def study_frozen(
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/frozen"),
 ) -> None:
     """How wrong does a logit get whose gates are frozen? Four regimes, the theorem's bound, orders of growth."""
-    from nacre.study.frozen import Frozen, run_frozen
+    from nacre.study.frozen.command import Frozen, run_frozen
 
     run_frozen(Frozen(profile, out=out))
 
@@ -61,7 +61,7 @@ def study_uat(
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/uat"),
 ) -> None:
     """Does a wider NAC layer fit a function better, and what does its time weighting do?"""
-    from nacre.study.uat import Uat, run_uat
+    from nacre.study.uat.command import Uat, run_uat
 
     run_uat(Uat(profile, out))
 
@@ -83,6 +83,6 @@ def study_spiral(
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/spiral"),
 ) -> None:
     """What do heads, sparsity and the number of keys do to NAC? Trains it to complete irregular spirals."""
-    from nacre.study.spiral import SpiralStudy, run_spiral
+    from nacre.study.spiral.command import SpiralStudy, run_spiral
 
     run_spiral(SpiralStudy(profile, section or list(Section), seeds, steps, out))

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from nacre.data.sets.spirals import END
 from nacre.layer.attention import NAC
-from nacre.study.spiral_grid import WIDTH
+from nacre.study.spiral.grid import WIDTH
 
 if TYPE_CHECKING:
-    from nacre.study.spiral_grid import Setting
+    from nacre.study.spiral.grid import Setting
 
 _HIDDEN = 128
 _TIME_WAVES, _PLACE_WAVES = 8, 16

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from nacre.study.frozen_gates import REPORTED_ERROR, Regime, Strength
-from nacre.study.frozen_run import FrozenRun
+from nacre.study.frozen.gates import REPORTED_ERROR, Regime, Strength
+from nacre.study.frozen.run import FrozenRun
 from nacre.study.runs import read_files
 
 if TYPE_CHECKING:

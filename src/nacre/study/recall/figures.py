@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import open_frame, png
-from nacre.study.recall_run import guessed
+from nacre.study.recall.run import guessed
 from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from rich.console import Console
 
 from nacre._util.checks import choice
 from nacre.study.runs import csv_text, run_all, write_files
-from nacre.study.uat_data import Target
-from nacre.study.uat_net import Variant
-from nacre.study.uat_run import BUDGETS, UatRun
-from nacre.study.uat_table import Row, print_rows, read_results, rows_of
+from nacre.study.uat.data import Target
+from nacre.study.uat.network import Variant
+from nacre.study.uat.run import BUDGETS, UatRun
+from nacre.study.uat.table import Row, print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _report(runs: Sequence[UatRun], out: Path, console: Console) -> None:
     results = [result for result in read_results(out) if UatRun.of(result) in runs]
     if not results:
         return
-    from nacre.study.uat_plot import plot_uat
+    from nacre.study.uat.figures import plot_uat
 
     rows = rows_of(results)
     print_rows(rows, console)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from nacre.study.recall_run import guessed
+from nacre.study.recall.run import guessed
 from nacre.study.runs import read_files
 
 if TYPE_CHECKING:

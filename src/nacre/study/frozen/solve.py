@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from nacre.functional import frozen_error_bound, solve_logits
-from nacre.study.frozen_gates import Gate, Regime
+from nacre.study.frozen.gates import Gate, Regime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

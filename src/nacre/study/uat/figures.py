@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import open_frame, png
-from nacre.study.uat_data import Target, controls, grid
-from nacre.study.uat_net import Variant
-from nacre.study.uat_table import TITLES, rows_of
+from nacre.study.uat.data import Target, controls, grid
+from nacre.study.uat.network import Variant
+from nacre.study.uat.table import TITLES, rows_of
 from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-    from nacre.study.uat_table import Row
+    from nacre.study.uat.table import Row
 
 _TRUTH = "#444444"
 _MARKERS = ("o", "s", "^")

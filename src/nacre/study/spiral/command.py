@@ -10,10 +10,10 @@ from rich.console import Console
 
 from nacre._util.checks import choice, whole
 from nacre.study.runs import csv_text, run_all, write_files
-from nacre.study.spiral_data import PARTS
-from nacre.study.spiral_grid import GRIDS, Section
-from nacre.study.spiral_run import SpiralRun
-from nacre.study.spiral_table import Row, print_rows, read_results, rows_of
+from nacre.study.spiral.data import PARTS
+from nacre.study.spiral.grid import GRIDS, Section
+from nacre.study.spiral.run import SpiralRun
+from nacre.study.spiral.table import Row, print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _report(out: Path, steps: int, console: Console) -> None:
     rows = rows_of(results)
     if not rows:
         return
-    from nacre.study.spiral_plot import plot_spiral
+    from nacre.study.spiral.figures import plot_spiral
 
     print_rows(rows, console)
     files = {out / "spiral.csv": csv_text(rows, Row).encode()}

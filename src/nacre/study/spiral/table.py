@@ -10,9 +10,9 @@ from rich import box
 from rich.table import Table
 
 from nacre.study.runs import read_files
-from nacre.study.spiral_claims import claims_of, sentences
-from nacre.study.spiral_data import PARTS
-from nacre.study.spiral_grid import WIDTH, Section, Setting, sections_of
+from nacre.study.spiral.claims import claims_of, sentences
+from nacre.study.spiral.data import PARTS
+from nacre.study.spiral.grid import WIDTH, Section, Setting, sections_of
 from nacre.train.report.statistics import mean_and_std
 from nacre.train.report.tables import with_std
 

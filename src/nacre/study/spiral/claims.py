@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING, TypeVar
 
-from nacre.study.spiral_grid import Section
+from nacre.study.spiral.grid import Section
 from nacre.train.report.statistics import ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.study.spiral_table import Row
+    from nacre.study.spiral.table import Row
 
 _Value = TypeVar("_Value", int, float)
 FEWER_HEADS, PAPER_HEADS, PAPER_SPARSITY = (1, 2), 4, 0.5

@@ -12,8 +12,8 @@ from torch.nn.functional import mse_loss
 
 from nacre._util.checks import choice, whole
 from nacre._util.provenance import provenance
-from nacre.study.uat_data import Target, grid, held_out, training
-from nacre.study.uat_net import HEADS, UatNetwork, Variant
+from nacre.study.uat.data import Target, grid, held_out, training
+from nacre.study.uat.network import HEADS, UatNetwork, Variant
 from nacre.tasks.recipe import Profile
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nacre.study.runs import OnStep
-    from nacre.study.uat_data import Points
+    from nacre.study.uat.data import Points
 
 
 class Budget(NamedTuple):

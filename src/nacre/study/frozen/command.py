@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from nacre.study.frozen_gates import Regime, Strength
-from nacre.study.frozen_run import FrozenRun, Start
-from nacre.study.frozen_table import Row, print_rows, read_results, rows_of
+from nacre.study.frozen.gates import Regime, Strength
+from nacre.study.frozen.run import FrozenRun, Start
+from nacre.study.frozen.table import Row, print_rows, read_results, rows_of
 from nacre.study.runs import csv_text, run_all, write_files
 from nacre.tasks.recipe import Profile
 
@@ -63,7 +63,7 @@ def _report(runs: Sequence[FrozenRun], out: Path, console: Console) -> None:
     results = [result for result in read_results(out) if FrozenRun.of(result) in runs]
     if not results:
         return
-    from nacre.study.frozen_plot import plot_frozen
+    from nacre.study.frozen.figures import plot_frozen
 
     rows = rows_of(results)
     print_rows(rows, console)

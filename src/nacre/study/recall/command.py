@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from nacre._util.checks import choice, whole
-from nacre.study.recall_data import Question
-from nacre.study.recall_net import RecallNetwork
-from nacre.study.recall_run import RecallRun
-from nacre.study.recall_table import Row, print_rows, read_results, rows_of
+from nacre.study.recall.data import Question
+from nacre.study.recall.network import RecallNetwork
+from nacre.study.recall.run import RecallRun
+from nacre.study.recall.table import Row, print_rows, read_results, rows_of
 from nacre.study.runs import csv_text, run_all, write_files
 from nacre.study.spec import ModelSpec
 
@@ -108,7 +108,7 @@ def _report(out: Path, console: Console) -> None:
     results = read_results(out)
     if not results:
         return
-    from nacre.study.recall_plot import plot_recall
+    from nacre.study.recall.figures import plot_recall
 
     rows = rows_of(results)
     print_rows(rows, console)

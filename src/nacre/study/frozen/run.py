@@ -11,7 +11,7 @@ import numpy as np
 
 from nacre._util.checks import choice, real
 from nacre._util.provenance import provenance
-from nacre.study.frozen_gates import (
+from nacre.study.frozen.gates import (
     HORIZON,
     Gate,
     amplitude_for,
@@ -19,7 +19,7 @@ from nacre.study.frozen_gates import (
     measured_variation,
     variation_of,
 )
-from nacre.study.frozen_solve import (
+from nacre.study.frozen.solve import (
     ATOL,
     RTOL,
     Logit,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice
 from nacre.layer.attention import NAC
-from nacre.study.uat_data import Target
+from nacre.study.uat.data import Target
 
 HEADS = 4
 

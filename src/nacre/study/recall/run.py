@@ -12,13 +12,13 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from nacre._util.provenance import provenance
-from nacre.study.recall_data import draw
-from nacre.study.recall_net import RecallNetwork
+from nacre.study.recall.data import draw
+from nacre.study.recall.network import RecallNetwork
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.study.recall_data import Sample
+    from nacre.study.recall.data import Sample
     from nacre.study.runs import OnStep
     from nacre.study.spec import ModelSpec
 

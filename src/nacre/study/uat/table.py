@@ -10,9 +10,9 @@ from rich import box
 from rich.table import Table
 
 from nacre.study.runs import read_files
-from nacre.study.uat_data import GRID_POINTS, Target, controls
-from nacre.study.uat_net import Variant
-from nacre.study.uat_run import UatRun
+from nacre.study.uat.data import GRID_POINTS, Target, controls
+from nacre.study.uat.network import Variant
+from nacre.study.uat.run import UatRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

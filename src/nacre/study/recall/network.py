@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from nacre.layer.attention import NAC
-from nacre.study.recall_data import VALUES, WIDTH
+from nacre.study.recall.data import VALUES, WIDTH
 
 if TYPE_CHECKING:
-    from nacre.study.recall_data import Sample
+    from nacre.study.recall.data import Sample
     from nacre.study.spec import ModelSpec
 
 _D_MODEL, _HEADS = 32, 4
@@ -23,7 +23,7 @@ class RecallNetwork(nn.Module):
         spec: The model.
 
     Example:
-        >>> from nacre.study.recall_data import draw
+        >>> from nacre.study.recall.data import draw
         >>> from nacre.study.spec import ModelSpec
         >>> net = RecallNetwork(ModelSpec("nac-plus"))
         >>> net(draw("key", 2, 24, torch.Generator().manual_seed(0))).shape

@@ -1,0 +1,1 @@
+"""How wrong does a logit get whose gates are frozen?"""

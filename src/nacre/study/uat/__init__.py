@@ -1,0 +1,1 @@
+"""Does a wider layer fit a function better?"""
