@@ -11,13 +11,13 @@ from PIL import Image
 
 from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS, Drive
-from nacre.drive import film as film_module
-from nacre.drive.episode import run_episode
-from nacre.drive.expert import Expert
-from nacre.drive.film import film
-from nacre.drive.film_frame import SIZE, Moment, draw
-from nacre.drive.policy import NetworkDriver
-from nacre.drive.saliency import decide, heat_now, overlay
+from nacre.drive.carracing import film as film_module
+from nacre.drive.carracing.episode import run_episode
+from nacre.drive.carracing.expert import Expert
+from nacre.drive.carracing.film import film
+from nacre.drive.carracing.film_frame import SIZE, Moment, draw
+from nacre.drive.carracing.policy import NetworkDriver
+from nacre.drive.carracing.saliency import decide, heat_now, overlay
 from nacre.tasks.network import TaskNetwork
 
 NOISY = Drive(seed=3, noise=0.5, driver="sdpa", limit=20)

@@ -7,8 +7,8 @@ import torch
 from drive_examples import IMAGE, network, write_run
 from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.policy import Decision, NetworkDriver, load_driver
-from nacre.drive.world import FPS
+from nacre.drive.carracing.policy import Decision, NetworkDriver, load_driver
+from nacre.drive.carracing.world import FPS
 from nacre.tasks.network import TaskNetwork
 
 

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from drive_examples import write_run
-from nacre.drive.contender import contenders
-from nacre.drive.lap import read_lap
-from nacre.drive.policy import Decision
-from nacre.drive.race import Race, run_race
-from nacre.drive.standings import markdown, standing
+from nacre.drive.carracing.contender import contenders
+from nacre.drive.carracing.lap import read_lap
+from nacre.drive.carracing.policy import Decision
+from nacre.drive.carracing.race import Race, run_race
+from nacre.drive.carracing.standings import markdown, standing
 
 SHORT = {"episodes": 2, "limit": 5, "film": False, "jobs": 1}
 

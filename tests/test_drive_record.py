@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nacre.data.sets.episodes import read_episode
-from nacre.drive.ppo import load_ppo
-from nacre.drive.record import Collect, collect
+from nacre.drive.carracing.collect import Collect, collect
+from nacre.drive.carracing.ppo import load_ppo
 
 SHORT = {"limit": 8, "jobs": 1}
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.drive.expert import BRAKE, COAST, GAS, LEFT, RIGHT, choose
-from nacre.drive.road import Road
-from nacre.drive.world import Pose
+from nacre.drive.carracing.expert import BRAKE, COAST, GAS, LEFT, RIGHT, choose
+from nacre.drive.carracing.road import Road
+from nacre.drive.carracing.world import Pose
 
 coordinate = st.floats(-150, 150)
 

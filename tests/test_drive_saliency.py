@@ -10,8 +10,8 @@ from torch import nn
 
 from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS, Drive, Episode
-from nacre.drive.policy import NetworkDriver
-from nacre.drive.saliency import decide, heat, heat_now, overlay, spread_moments, strip
+from nacre.drive.carracing.policy import NetworkDriver
+from nacre.drive.carracing.saliency import decide, heat, heat_now, overlay, spread_moments, strip
 from nacre.tasks.network import TaskNetwork
 
 SMALL = {"size": [96, 96], "conv": [[4, 3, 2], [4, 5, 4], [6, 5, 2]], "dropout": 0.5}

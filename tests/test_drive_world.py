@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nacre.data.sets.episodes import ACTIONS, Drive, read_episode, write_episode
-from nacre.drive.episode import _Noise, errors_of, run_episode
-from nacre.drive.expert import Expert
-from nacre.drive.world import World
+from nacre.drive.carracing.episode import _Noise, errors_of, run_episode
+from nacre.drive.carracing.expert import Expert
+from nacre.drive.carracing.world import World
 
 GAS = ACTIONS.index("gas")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.drive.engineio import (
+from nacre.drive.udacity.engineio import (
     Kind,
     Packet,
     Refused,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nacre.drive.speed_control import BRAKE_ABOVE, SpeedController
+from nacre.drive.udacity.speed_control import BRAKE_ABOVE, SpeedController
 
 STEP = 0.05
 

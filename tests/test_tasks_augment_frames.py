@@ -11,9 +11,9 @@ from nacre.data.batches import Augmented
 from nacre.data.dataset import Kind
 from nacre.data.sets.carracing import load_carracing
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.expert import choose
-from nacre.drive.road import Road
-from nacre.drive.world import Pose, World
+from nacre.drive.carracing.expert import choose
+from nacre.drive.carracing.road import Road
+from nacre.drive.carracing.world import Pose, World
 from nacre.tasks.augment.frames import BRIGHTEST, DASHBOARD, frames, mirrored, other_side, recoloured
 from nacre.tasks.augment.registry import augmentation_of
 from nacre.tasks.augment.registry import frames as augment_frames

@@ -14,7 +14,7 @@ import torch
 from drive_examples import write_run
 from nacre.data.dataset import Kind
 from nacre.data.sets.udacity_images import read_frame
-from nacre.drive.udacity_driver import SteeringNetwork, load_steering
+from nacre.drive.udacity.driver import SteeringNetwork, load_steering
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork
 from udacity_client import client, decode, jpeg, picture, steering, telemetry

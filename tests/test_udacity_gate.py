@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.drive.udacity_gate import check_request, from_here
+from nacre.drive.udacity.request_checks import check_request, from_here
 
 UPGRADE = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Host", "127.0.0.1:4567")]
 

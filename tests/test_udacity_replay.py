@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nacre.drive.udacity_session import SAFE
+from nacre.drive.udacity.session import SAFE
 from udacity_client import client, decode, jpeg, lean, picture, steering, telemetry
 from udacity_malformed import KINDS
 
@@ -19,8 +19,8 @@ from udacity_malformed import KINDS
 SERVER = """
 import logging, signal
 from udacity_client import lean
-from nacre.drive.udacity_link import Patience
-from nacre.drive.udacity_server import serve
+from nacre.drive.udacity.link import Patience
+from nacre.drive.udacity.server import serve
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 serve(lean, port=0, patience=Patience(telemetry=60.0, answer=60.0), ready=lambda port: print(port, flush=True))

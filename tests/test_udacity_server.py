@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosedOK, InvalidStatus
 
-from nacre.drive.speed_control import SpeedController
-from nacre.drive.udacity_link import Link, Patience
-from nacre.drive.udacity_server import LARGEST_READ, serve
-from nacre.drive.udacity_session import MANUAL, MAX_MESSAGE, SAFE, Session
+from nacre.drive.udacity.link import Link, Patience
+from nacre.drive.udacity.server import LARGEST_READ, serve
+from nacre.drive.udacity.session import MANUAL, MAX_MESSAGE, SAFE, Session
+from nacre.drive.udacity.speed_control import SpeedController
 from udacity_client import client, decode, jpeg, lean, logged, newcomer, picture, running, steering, telemetry
 
 FILE = jpeg(picture(np.random.default_rng(0)))
@@ -103,7 +103,7 @@ def test_a_driver_that_takes_too_long_costs_a_safe_command_and_no_more():
 
 
 def test_a_mistake_in_the_server_itself_costs_a_safe_command_and_is_logged(monkeypatch):
-    monkeypatch.setattr("nacre.drive.udacity_session.parse_packet", lambda text: 1 / 0)
+    monkeypatch.setattr("nacre.drive.udacity.session.parse_packet", lambda text: 1 / 0)
     with logged() as lines, running() as port, client(port) as one:
         assert one.ask(telemetry(FILE)) == SAFE
         monkeypatch.undo()

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nacre.drive.engineio import Refused
-from nacre.drive.link_stats import KEPT, Complaints, LinkStats
-from nacre.drive.speed_control import SpeedController
-from nacre.drive.udacity_session import MANUAL, MAX_MESSAGE, SAFE, Session, decimal
-from nacre.drive.udacity_telemetry import decode_frame, read_number, read_telemetry
+from nacre.drive.udacity.engineio import Refused
+from nacre.drive.udacity.link_stats import KEPT, Complaints, LinkStats
+from nacre.drive.udacity.session import MANUAL, MAX_MESSAGE, SAFE, Session, decimal
+from nacre.drive.udacity.speed_control import SpeedController
+from nacre.drive.udacity.telemetry import decode_frame, read_number, read_telemetry
 from udacity_client import base64_of, event, jpeg, lean, logged, picture, steering, telemetry, telemetry_data
 from udacity_malformed import KINDS
 

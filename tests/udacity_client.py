@@ -13,8 +13,8 @@ from PIL import Image
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from nacre.drive.udacity_link import Patience
-from nacre.drive.udacity_server import ServerOptions, UdacityServer
+from nacre.drive.udacity.link import Patience
+from nacre.drive.udacity.server import ServerOptions, UdacityServer
 
 FRAGMENT = 1016  # bytes; the WebSocket library of the simulator cuts its messages so
 ADDRESS = "ws://127.0.0.1:{}/socket.io/?EIO=4&transport=websocket"

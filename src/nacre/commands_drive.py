@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.drive.policy import Decision
+from nacre.drive.carracing.policy import Decision
 
 drive = typer.Typer(help="Record drives, race networks, and see what they look at.", no_args_is_help=True)
 _Jobs = Annotated[int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")]
@@ -30,7 +30,7 @@ def drive_collect(
     jobs: _Jobs = None,
 ) -> None:
     """Record an expert in CarRacing. What is recorded already is kept, so more episodes can be added."""
-    from nacre.drive.record import Collect, collect
+    from nacre.drive.carracing.collect import Collect, collect
 
     collect(Collect(episodes, seed, out, noise, randomize, policy, not dry_run, limit, jobs))
 
@@ -54,7 +54,7 @@ def drive_race(
     jobs: _Jobs = None,
 ) -> None:
     """Let networks drive tracks that they have never seen. Start it again to go on with it."""
-    from nacre.drive.race import Race, run_race
+    from nacre.drive.carracing.race import Race, run_race
 
     run_race(Race(runs, episodes, seed, randomize, out, limit, film, decide, jobs))
 
@@ -71,6 +71,6 @@ def drive_udacity(
     speed: Annotated[float, typer.Option(help="Speed to keep, in miles per hour.", min=1, max=30)] = 15.0,
 ) -> None:
     """Drive the car of Udacity's simulator: start this, then the simulator in autonomous mode. Ctrl-C ends it."""
-    from nacre.drive.udacity_driver import drive_simulator
+    from nacre.drive.udacity.driver import drive_simulator
 
     drive_simulator(run, host, port, speed)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from PIL import Image
 
-from nacre.drive.episode import run_episode
-from nacre.drive.film_frame import Moment, draw
-from nacre.drive.policy import NetworkDriver
-from nacre.drive.saliency import heat_now
-from nacre.drive.world import FPS
+from nacre.drive.carracing.episode import run_episode
+from nacre.drive.carracing.film_frame import Moment, draw
+from nacre.drive.carracing.policy import NetworkDriver
+from nacre.drive.carracing.saliency import heat_now
+from nacre.drive.carracing.world import FPS
 from nacre.io import write_whole
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nacre.data.sets.episodes import Drive, Episode
-    from nacre.drive.episode import Driver
-    from nacre.drive.world import World
+    from nacre.drive.carracing.episode import Driver
+    from nacre.drive.carracing.world import World
 
 EVERY = 2  # steps from one picture of the film to the next
 PICTURES = FPS // EVERY  # a second

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.saliency import overlay
+from nacre.drive.carracing.saliency import overlay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from nacre._util.provenance import provenance
 from nacre.data.sets.episodes import ACTIONS, Drive
-from nacre.drive.episode import errors_of, run_episode
-from nacre.drive.policy import NetworkDriver
+from nacre.drive.carracing.episode import errors_of, run_episode
+from nacre.drive.carracing.policy import NetworkDriver
 from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.data.sets.episodes import Episode
-    from nacre.drive.contender import Contender
+    from nacre.drive.carracing.contender import Contender
 
 FORMAT = 1
 PLAIN, COLOURS = "plain", "colours"  # conditions

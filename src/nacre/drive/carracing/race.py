@@ -18,10 +18,10 @@ from nacre._util.checks import whole
 from nacre._util.pool import default_jobs, each
 from nacre._util.provenance import provenance
 from nacre.data.sets.episodes import Drive
-from nacre.drive.contender import Contender, contenders
-from nacre.drive.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
-from nacre.drive.policy import Decision, NetworkDriver
-from nacre.drive.standings import COLUMNS, Standing, as_rows, markdown, standing, words
+from nacre.drive.carracing.contender import Contender, contenders
+from nacre.drive.carracing.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
+from nacre.drive.carracing.policy import Decision, NetworkDriver
+from nacre.drive.carracing.standings import COLUMNS, Standing, as_rows, markdown, standing, words
 from nacre.io import write_whole
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ def _csv(rows: Sequence[Sequence[object]]) -> bytes:
 
 def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], console: Console) -> None:
     """Pictures of the first track."""
-    from nacre.drive.film import film
-    from nacre.drive.plots import draw_tracks
-    from nacre.drive.saliency import strip
+    from nacre.drive.carracing.figures import draw_tracks
+    from nacre.drive.carracing.film import film
+    from nacre.drive.carracing.saliency import strip
 
     for condition in (PLAIN, COLOURS):
         shown = [lap for lap in first if lap.condition == condition]

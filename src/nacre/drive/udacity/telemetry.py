@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from nacre.drive.engineio import Refused, shorten
+from nacre.drive.udacity.engineio import Refused, shorten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

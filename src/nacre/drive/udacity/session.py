@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nacre.drive.engineio import (
+from nacre.drive.udacity.engineio import (
     Kind,
     Packet,
     Refused,
@@ -19,7 +19,7 @@ from nacre.drive.engineio import (
     pong_packet,
     shorten,
 )
-from nacre.drive.udacity_telemetry import read_telemetry
+from nacre.drive.udacity.telemetry import read_telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nacre.drive.speed_control import SpeedController
+    from nacre.drive.udacity.speed_control import SpeedController
 
 # The largest of 4,053 recorded frames makes a message of 21,400 characters; noise at JPEG quality 95, 166,000.
 MAX_MESSAGE = 256 * 1024  # characters

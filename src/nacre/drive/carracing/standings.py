@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
-from nacre.drive.lap import COLOURS
+from nacre.drive.carracing.lap import COLOURS
 from nacre.train.report.statistics import wilson
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def standing(contender: str, condition: str, laps: Sequence[dict[str, Any]]) -> 
     Args:
         contender: Who drove them.
         condition: In which colours.
-        laps: What `nacre.drive.lap.drive_lap` kept.
+        laps: What `nacre.drive.carracing.lap.drive_lap` kept.
     """
     finished = sum(lap["finished"] for lap in laps)
     low, high = wilson(finished, len(laps))

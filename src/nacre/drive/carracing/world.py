@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.road import HALF_WIDTH, Place, Road
+from nacre.drive.carracing.road import HALF_WIDTH, Place, Road
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,8 @@ import numpy as np
 from nacre.data.sets.episodes import ACTIONS
 
 if TYPE_CHECKING:
-    from nacre.drive.road import Road
-    from nacre.drive.world import Pose, World
+    from nacre.drive.carracing.road import Road
+    from nacre.drive.carracing.world import Pose, World
 
 COAST, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
 _WHEELBASE = 3.3  # metres, of CarRacing's car
@@ -34,7 +34,7 @@ class Expert:
     both.
 
     Example:
-        >>> from nacre.drive.world import World
+        >>> from nacre.drive.carracing.world import World
         >>> with World(seed=3) as world:
         ...     print(ACTIONS[Expert().act(world)])
         gas

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from nacre._util.hosts import is_address
-from nacre.drive.engineio import shorten
+from nacre.drive.udacity.engineio import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

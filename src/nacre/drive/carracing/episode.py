@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nacre.data.sets.episodes import ACTIONS, Drive, Episode
-from nacre.drive.road import HALF_WIDTH, Road
-from nacre.drive.world import FPS, World
+from nacre.drive.carracing.road import HALF_WIDTH, Road
+from nacre.drive.carracing.world import FPS, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from torch import nn
 
 from nacre._util.checks import whole
 from nacre.data.sets.episodes import ACTIONS, FRAME
-from nacre.drive.world import FPS
+from nacre.drive.carracing.world import FPS
 from nacre.io import write_whole
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nacre.data.sets.episodes import Episode
-    from nacre.drive.policy import NetworkDriver
+    from nacre.drive.carracing.policy import NetworkDriver
     from nacre.tasks.image_encoder import Eye
     from nacre.tasks.network import TaskNetwork
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from websockets.exceptions import ConnectionClosed
 
-from nacre.drive.engineio import PING_INTERVAL, PING_TIMEOUT, Refused
-from nacre.drive.link_stats import Complaints, LinkStats
-from nacre.drive.udacity_session import SAFE, Reply, Session
+from nacre.drive.udacity.engineio import PING_INTERVAL, PING_TIMEOUT, Refused
+from nacre.drive.udacity.link_stats import Complaints, LinkStats
+from nacre.drive.udacity.session import SAFE, Reply, Session
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

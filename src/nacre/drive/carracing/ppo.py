@@ -16,7 +16,7 @@ from nacre.data.sets.episodes import ACTIONS, FRAME
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nacre.drive.world import World
+    from nacre.drive.carracing.world import World
 
 _WEIGHTS = "policy.pth"
 _LARGEST = 2**28  # bytes of the weights; NatureCNN has 7 MB

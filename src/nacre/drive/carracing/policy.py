@@ -15,7 +15,7 @@ from torch import Tensor
 from nacre._util.checks import choice
 from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.world import FPS
+from nacre.drive.carracing.world import FPS
 from nacre.io import load
 from nacre.layer.attention import NAC
 from nacre.tasks.network import TaskNetwork
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nacre.drive.world import World
+    from nacre.drive.carracing.world import World
     from nacre.layer.streaming import StreamState
 
 

@@ -10,7 +10,7 @@ import torch
 
 from nacre.data.dataset import Kind
 from nacre.data.sets.udacity_images import HEIGHT, WIDTH, road_of
-from nacre.drive.udacity_server import serve
+from nacre.drive.udacity.server import serve
 from nacre.io import load
 from nacre.tasks.image_encoder import Tokens
 from nacre.tasks.network import TaskNetwork

@@ -15,12 +15,12 @@ from websockets.asyncio.server import ServerConnection, broadcast
 from websockets.asyncio.server import serve as listen
 
 from nacre._util.checks import real, whole
-from nacre.drive.engineio import shorten
-from nacre.drive.link_stats import Complaints
-from nacre.drive.speed_control import SpeedController
-from nacre.drive.udacity_gate import NO_GET, check_request
-from nacre.drive.udacity_link import Link, Patience, log
-from nacre.drive.udacity_session import SAFE, Driver, Session
+from nacre.drive.udacity.engineio import shorten
+from nacre.drive.udacity.link import Link, Patience, log
+from nacre.drive.udacity.link_stats import Complaints
+from nacre.drive.udacity.request_checks import NO_GET, check_request
+from nacre.drive.udacity.session import SAFE, Driver, Session
+from nacre.drive.udacity.speed_control import SpeedController
 
 if TYPE_CHECKING:
     from collections.abc import Callable

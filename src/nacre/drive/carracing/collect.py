@@ -14,12 +14,12 @@ from rich.table import Table
 from nacre._util.checks import real, whole
 from nacre._util.pool import default_jobs, each
 from nacre.data.sets.episodes import SUFFIX, Drive, read_episode, write_episode
-from nacre.drive.episode import run_episode
-from nacre.drive.expert import Expert
+from nacre.drive.carracing.episode import run_episode
+from nacre.drive.carracing.expert import Expert
 from nacre.train.report.statistics import wilson
 
 if TYPE_CHECKING:
-    from nacre.drive.episode import Driver
+    from nacre.drive.carracing.episode import Driver
 
 FOLDER = Path("carracing")  # where `nacre train carracing` looks first
 
@@ -86,7 +86,7 @@ def collect(what: Collect) -> list[dict[str, Any]]:
 def _driver(policy: Path | None) -> Driver:
     if policy is None:
         return Expert()
-    from nacre.drive.ppo import load_ppo
+    from nacre.drive.carracing.ppo import load_ppo
 
     return load_ppo(policy)
 

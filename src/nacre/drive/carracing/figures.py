@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nacre._util.plotting import open_frame, png
-from nacre.drive.road import HALF_WIDTH
-from nacre.drive.world import FPS
+from nacre.drive.carracing.road import HALF_WIDTH
+from nacre.drive.carracing.world import FPS
 from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def draw_tracks(laps: Sequence[dict[str, Any]], title: str) -> bytes:
     """A PNG with one column for each lap: above the track with the way, below the distance from the centre line.
 
     Args:
-        laps: What `nacre.drive.lap.drive_lap` kept, all of one track.
+        laps: What `nacre.drive.carracing.lap.drive_lap` kept, all of one track.
         title: Title of the picture.
     """
     from matplotlib.figure import Figure

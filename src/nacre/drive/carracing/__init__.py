@@ -1,0 +1,1 @@
+"""CarRacing: an expert, recordings, races, and what a network looks at."""

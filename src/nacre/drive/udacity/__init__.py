@@ -1,0 +1,1 @@
+"""The server that Udacity's simulator connects to."""
