@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from bearing_examples import write_hust, write_pronostia, write_xjtu
 from nacre import commands
-from nacre.bearings_plot import draw_curve
-from nacre.bearings_predict import Curve, predict_bearings
+from nacre.bearings.figures import draw_curve
+from nacre.bearings.predict import Curve, predict_bearings
 from nacre.data.rigs.labels import Label
 
 RECIPE = """

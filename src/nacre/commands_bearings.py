@@ -31,6 +31,6 @@ def bearings_predict(
     jobs: Jobs = None,
 ) -> None:
     """Draw the degradation curve of new recordings, with the band of all fold models."""
-    from nacre.bearings_predict import predict_bearings
+    from nacre.bearings.predict import predict_bearings
 
     predict_bearings(run, files, out, rate, skip_bad, jobs)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from nacre._util.checks import real, whole
 from nacre._util.pool import default_jobs, each
-from nacre.bearings.extract_rows import Rows, feature_names, rows_of
+from nacre.bearings.window_rows import Rows, feature_names, rows_of
 from nacre.data.rigs.feature_table import SUFFIX, FeatureTable, read_table, write_table
 from nacre.data.rigs.pronostia import past_midnight, read_temperature
 from nacre.data.rigs.recordings import Recording, find_recordings

@@ -86,7 +86,7 @@ def predict_bearings(
     tables = _tables(places, out, rate, skip_bad, jobs)
     curves = [_curve(models, table, data) for table in tables]
     out.mkdir(parents=True, exist_ok=True)
-    from nacre.bearings_plot import draw_curve
+    from nacre.bearings.figures import draw_curve
 
     for curve in curves:
         stem = curve.name.replace(" ", "-")

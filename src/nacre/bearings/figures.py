@@ -9,7 +9,7 @@ from nacre.data.rigs.labels import Label
 from nacre.train.report.figure_style import COLOURS, TEXT, TITLE
 
 if TYPE_CHECKING:
-    from nacre.bearings_predict import Curve
+    from nacre.bearings.predict import Curve
 
 _AXIS = {
     Label.FRACTION: "share of life used",
