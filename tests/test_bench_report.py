@@ -14,7 +14,9 @@ from PIL import Image
 from rich.console import Console
 
 from nacre._util import provenance
-from nacre.bench import fit, paper, plot, table
+from nacre.bench import figures as plot
+from nacre.bench import fit, paper
+from nacre.bench import tables as table
 from nacre.bench.files import Record, read_record, to_csv, write_record
 from nacre.bench.record import Cost, Entry, Result
 

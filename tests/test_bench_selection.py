@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from nacre.bench import selection, selection_keys, selection_plot
+from nacre.bench import selection, selection_keys
+from nacre.bench import selection_figures as selection_plot
 from nacre.bench.selection import SelectionRow
 from nacre.bench.selection_keys import SelectionSettings
 from nacre.layer.selection import exact_topk

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from nacre.bench.entries import SWEPT, available, resolve, split
+from nacre.bench.figures import plot_ratios, plot_sweep
 from nacre.bench.measure import Log, Settings, measure_all
-from nacre.bench.plot import plot_ratios, plot_sweep
-from nacre.bench.table import print_results, print_sweep
+from nacre.bench.tables import print_results, print_sweep
 from nacre.io import write_whole
 
 if TYPE_CHECKING:

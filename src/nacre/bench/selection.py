@@ -19,8 +19,8 @@ from rich.table import Table
 from torch import Tensor
 
 from nacre._util.provenance import provenance
+from nacre.bench.selection_figures import plot_recall
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
-from nacre.bench.selection_plot import plot_recall
 from nacre.io import write_whole
 from nacre.layer.select_cluster import cluster_topk, plan_clusters
 from nacre.layer.selection import best_columns, sqrt_topk

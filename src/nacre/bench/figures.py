@@ -12,7 +12,7 @@ from nacre._util.plotting import open_frame, png
 from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import ENOUGH, FROM, growth
 from nacre.bench.record import ACTIONS
-from nacre.bench.table import number
+from nacre.bench.tables import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
