@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import nacre
 from nacre import cli, commands
-from nacre.demo import SEEDS, SPREAD, STEPS
+from nacre.demo.run import SEEDS, SPREAD, STEPS
 
 
 def run(*args):
@@ -39,7 +39,7 @@ def test_models_lists_every_model_with_its_size():
 
 def test_demo_passes_its_options_on(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr("nacre.demo.run_demo", lambda *args: seen.append(args))
+    monkeypatch.setattr("nacre.demo.run.run_demo", lambda *args: seen.append(args))
     assert run("demo", "--out", str(tmp_path), "--steps", "7", "--seed", "3", "--spread", "0.05").exit_code == 0
     assert run("demo").exit_code == 0
     assert seen == [(tmp_path, 7, 3, 0.05), (Path("nacre-demo"), STEPS, SEEDS[0], SPREAD)]

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from nacre import demo, demo_nets, demo_plot
+from nacre import demo
 from nacre.data.sets.spirals import HALF, make_spirals
-from nacre.demo_nets import CORES, CfCCore, NACCore, SDPACore
+from nacre.demo.networks import CORES, CfCCore, NACCore, SDPACore
+from nacre.demo.run import figures as demo_plot
+from nacre.demo.run import networks as demo_nets
 
 every_core = pytest.mark.parametrize("name", CORES)
 

@@ -7,7 +7,7 @@ import sys
 from provenance import provenance, write_result
 from rich.console import Console
 
-from nacre.demo import SPREAD, STEPS, DemoResult, compare
+from nacre.demo.run import SPREAD, STEPS, DemoResult, compare
 
 SEEDS = (1, 2, 3, 4, 5)
 PARTS = ("interpolation", "extrapolation")

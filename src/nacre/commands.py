@@ -50,7 +50,7 @@ def demo(
     spread: Annotated[float, typer.Option(help="How much spirals differ.", min=0.0, max=0.1)] = 0.02,
 ) -> None:
     """Train NAC, dot-product attention and CfC on irregular spirals, and write a report of what they learned."""
-    from nacre.demo import run_demo
+    from nacre.demo.run import run_demo
 
     run_demo(out, steps, seed, spread)
 

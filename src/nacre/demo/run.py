@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from nacre._util.checks import whole
 from nacre._version import __version__
 from nacre.data.sets.spirals import HALF, POINTS, make_spirals
-from nacre.demo_nets import CORES, SpiralNet, count_parameters
-from nacre.demo_plot import plot_circuit, plot_losses, plot_spirals, plot_trace
-from nacre.demo_report import print_table, write_files
+from nacre.demo.figures import plot_circuit, plot_losses, plot_spirals, plot_trace
+from nacre.demo.networks import CORES, SpiralNet, count_parameters
+from nacre.demo.report import print_table, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

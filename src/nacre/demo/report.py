@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from nacre.demo import DemoResult
+    from nacre.demo.run import DemoResult
 
 _METRICS = ("rmse", "mae")
 _PARTS = ("interpolation", "extrapolation")

@@ -1,0 +1,1 @@
+"""`nacre demo`: models complete irregular spirals, with a report."""
