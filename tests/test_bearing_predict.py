@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bearing_examples import write_hust, write_pronostia, write_xjtu
-from nacre import commands
 from nacre.bearings.figures import draw_curve
 from nacre.bearings.predict import Curve, predict_bearings
+from nacre.cli import app as commands
 from nacre.data.rigs.labels import Label
 
 RECIPE = """

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from nacre import commands
 from nacre.bench import process, run
 from nacre.bench.run import Options
+from nacre.cli import app as commands
 
 FAKE = (sys.executable, "-S", str(Path(__file__).parent / "bench_fake_worker.py"))
 

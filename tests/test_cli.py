@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import nacre
-from nacre import cli, commands
+from nacre import cli
+from nacre.cli import app as commands
 from nacre.demo.run import SEEDS, SPREAD, STEPS
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from nacre.commands import app
+from nacre.cli.app import app
 from nacre.study.frozen.command import Frozen, run_frozen
 from nacre.study.frozen.command import run as frozen_run
 from nacre.study.frozen.gates import (

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from nacre._util.locks import Busy, alone
-from nacre.commands import app
+from nacre.cli.app import app
 from nacre.study import runs
 from nacre.study.recall.command import Recall, run_recall
 from nacre.study.recall.command import run as recall_run

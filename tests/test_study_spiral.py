@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nacre import NAC
-from nacre.commands import app
+from nacre.cli.app import app
 from nacre.data.sets.spirals import END
 from nacre.study.runs import run_once
 from nacre.study.spiral.command import SpiralStudy, run_spiral

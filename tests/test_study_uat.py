@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from nacre import NAC
-from nacre.commands import app
+from nacre.cli.app import app
 from nacre.study.uat.command import Uat, run_uat, runs_of
 from nacre.study.uat.command import command as uat
 from nacre.study.uat.command import run as uat_run

@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from nacre import commands
+from nacre.cli import app as commands
 from nacre.tasks.controls.registry import CONTROLS
 from nacre.tasks.recipe import Precision, Profile, list_recipes
 from nacre.train import grid as grid_module

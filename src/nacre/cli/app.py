@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from nacre._version import __version__
-from nacre.commands_bearings import Jobs, Rate, SkipBad, bearings
-from nacre.commands_drive import drive
-from nacre.commands_inspect import inspect, view
-from nacre.commands_study import study
+from nacre.cli.bearings import Jobs, Rate, SkipBad, bearings
+from nacre.cli.drive import drive
+from nacre.cli.inspect import inspect, view
+from nacre.cli.study import study
 from nacre.tasks.recipe import Precision, Profile
 from nacre.train.scale.options import Cluster, Executor, Processes, Scale, Strategy
 

@@ -14,7 +14,7 @@ _EXTRAS |= dict.fromkeys(_DRIVING, "train,drive") | dict.fromkeys(_VIEWING, "tra
 def main() -> None:
     """Run the command line. Bad input exits with 2, Ctrl-C with 130."""
     try:
-        from nacre.commands import app  # here, so that a missing package gets a message and no traceback
+        from nacre.cli.app import app  # here, so that a missing package gets a message and no traceback
 
         app()
     except ModuleNotFoundError as error:
