@@ -12,8 +12,8 @@ from rich.console import Console
 
 from nacre import demo
 from nacre.data.sets.spirals import HALF, make_spirals
+from nacre.demo import report as demo_report
 from nacre.demo.networks import CORES, NACCore, SpiralNet
-from nacre.demo.run import report as demo_report
 
 FILES = ["report.html", "result.json", "spirals.png", "losses.png", "circuit.png", "trace.png"]
 CONTROLS = ["straight lines, then last point held", "average training spiral of its family"]

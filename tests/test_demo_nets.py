@@ -6,9 +6,9 @@ import torch
 
 from nacre import demo
 from nacre.data.sets.spirals import HALF, make_spirals
+from nacre.demo import figures as demo_plot
+from nacre.demo import networks as demo_nets
 from nacre.demo.networks import CORES, CfCCore, NACCore, SDPACore
-from nacre.demo.run import figures as demo_plot
-from nacre.demo.run import networks as demo_nets
 
 every_core = pytest.mark.parametrize("name", CORES)
 

@@ -6,9 +6,9 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nacre.inspect.recording import summaries as levels
 from nacre.inspect.recording.block_writer import Arrays, BlockWriter, array_of, new_array
 from nacre.inspect.recording.recording import LayerRecording, read_curve
-from nacre.inspect.recording.recording import summaries as levels
 from nacre.inspect.recording.summaries import FACTOR, level_name, summary, write_levels
 
 

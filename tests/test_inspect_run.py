@@ -11,8 +11,8 @@ import torch
 from nacre.data.dataset import UNSCORED
 from nacre.inspect import Lesion, Recording
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
+from nacre.inspect.recording import run as inspect_run
 from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY
-from nacre.inspect.recording.recording import run as inspect_run
 from nacre.inspect.recording.run import load_subject, record_run
 from nacre.io import load, save
 from nacre.layer.trace import BACKBONE

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.study.uat.command import command as uat
-from nacre.study.uat.command import run as uat_run
+from nacre.study.uat import command as uat
+from nacre.study.uat import run as uat_run
 from nacre.tasks.recipe import Profile
 from test_docs_commands import blocks, run, run_small
 from train_examples import nacre

@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from nacre.cli.app import app
+from nacre.study.frozen import run as frozen_run
 from nacre.study.frozen.command import Frozen, run_frozen
-from nacre.study.frozen.command import run as frozen_run
 from nacre.study.frozen.gates import (
     REPORTED_ERROR,
     REPORTED_VARIATION,

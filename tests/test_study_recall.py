@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from nacre._util.locks import Busy, alone
 from nacre.cli.app import app
 from nacre.study import runs
+from nacre.study.recall import run as recall_run
 from nacre.study.recall.command import Recall, run_recall
-from nacre.study.recall.command import run as recall_run
 from nacre.study.recall.data import VALUES, draw
 from nacre.study.recall.network import RecallNetwork
 from nacre.study.recall.run import RecallRun, guessed, score, train

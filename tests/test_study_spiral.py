@@ -14,8 +14,8 @@ from nacre import NAC
 from nacre.cli.app import app
 from nacre.data.sets.spirals import END
 from nacre.study.runs import run_once
+from nacre.study.spiral import run as spiral_run
 from nacre.study.spiral.command import SpiralStudy, run_spiral
-from nacre.study.spiral.command import run as spiral_run
 from nacre.study.spiral.data import SPREAD, draw_spirals, errors
 from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, Setting, sections_of
 from nacre.study.spiral.network import SpiralRegressor, build

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
+from nacre.study.spiral import figures as spiral_plot
 from nacre.study.spiral.claims import claims_of, sentences
-from nacre.study.spiral.command import figures as spiral_plot
 from nacre.study.spiral.figures import plot_spiral
 from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, Setting
 from nacre.study.spiral.run import SpiralRun

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from nacre import NAC
 from nacre.cli.app import app
+from nacre.study.uat import command as uat
+from nacre.study.uat import run as uat_run
 from nacre.study.uat.command import Uat, run_uat, runs_of
-from nacre.study.uat.command import command as uat
-from nacre.study.uat.command import run as uat_run
 from nacre.study.uat.data import Target, controls, draw, grid, held_out, training, value
 from nacre.study.uat.network import UatNetwork, Variant
 from nacre.study.uat.run import BUDGETS, Budget, UatRun, answers, batches, score, train

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nacre.data.batches import Augmented
 from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.augment.registry import augmentation_of
-from nacre.tasks.augment.registry import steering as augment
+from nacre.tasks.augment import steering as augment
 from nacre.tasks.augment.steering import Draws, changed, draw, steering
 from nacre.tasks.image_encoder import Eye
 from nacre.tasks.recipe import ImageRecipe, load_recipe, parse_recipe, to_toml

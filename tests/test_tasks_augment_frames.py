@@ -16,7 +16,7 @@ from nacre.drive.carracing.road import Road
 from nacre.drive.carracing.world import Pose, World
 from nacre.tasks.augment.frames import BRIGHTEST, DASHBOARD, frames, mirrored, other_side, recoloured
 from nacre.tasks.augment.registry import augmentation_of
-from nacre.tasks.augment.registry import frames as augment_frames
+from nacre.tasks.augment import frames as augment_frames
 
 COAST, RIGHT, LEFT, GAS, BRAKE = range(5)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from control_examples import example, fitted, halves, ragged, series, walk
 from nacre.data.dataset import UNSCORED, Kind
 from nacre.tasks.answers import answers_of, scored, steps_of
+from nacre.tasks.controls import features as control_features
 from nacre.tasks.controls.registry import CONTROLS, controls_for, create_control
-from nacre.tasks.controls.registry import features as control_features
 
 KINDS = list(Kind)
 EXPECTED = {

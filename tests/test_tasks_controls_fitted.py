@@ -9,8 +9,8 @@ import torch
 from control_examples import accuracy, example, fitted, halves, mse, ragged, series, walk
 from nacre.data.dataset import UNSCORED, Kind
 from nacre.tasks.answers import answers_of
+from nacre.tasks.controls import features as control_features
 from nacre.tasks.controls.least_squares import LeastSquares
-from nacre.tasks.controls.registry import features as control_features
 
 # --- linear -------------------------------------------------------------------------------------------------
 

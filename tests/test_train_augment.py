@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nacre.data.batches import Indexed
-from nacre.tasks.augment.registry import registry as augment
+from nacre.tasks.augment import registry as augment
 from nacre.tasks.recipe import ImageRecipe, NetworkRecipe
 from nacre.train import fit
 from nacre.train.run_cell import run_cell

@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from fake_runs import write_folds, write_log, write_predictions, write_run
-from nacre.train.progress_report import figures as plots
-from nacre.train.progress_report import run_figures as plots_runs
+from nacre.train.report import figures as plots
+from nacre.train.report import run_figures as plots_runs
 from nacre.train.report.compare import blocks_of
 from nacre.train.report.figure_style import COLOURS, SHOWN, NothingToDraw, leading
 from nacre.train.report.paper import paper_models

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from fake_runs import write_folds, write_run
-from nacre.train.progress_report import paper_tables as table_paper
-from nacre.train.progress_report import tables as table
+from nacre.train.report import paper_tables as table_paper
+from nacre.train.report import tables as table
 from nacre.train.report.paper import COLUMNS, paper_models
 
 ACCURACY = {"metric": "accuracy", "better": "higher", "kind": "classification", "task": "event-mnist"}

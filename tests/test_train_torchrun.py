@@ -171,7 +171,7 @@ def result_rows(directory):
 MEETING = """
 import sys
 from datetime import timedelta
-from nacre.train import team as module
+from nacre.train.scale import worker_group as module
 from nacre.train.scale.options import Processes
 
 module._LATE = timedelta(seconds=3)

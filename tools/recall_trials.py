@@ -24,7 +24,7 @@ from nacre.layer.match import MatchSynapse
 from nacre.layer.packing import Packing
 from nacre.layer.pairs import Tokens, mix, pair_elapsed, pair_match, pair_time_gates, shares, solve_gates
 from nacre.layer.trace import Observer
-from nacre.study.recall.command import run as recall_run
+from nacre.study.recall import run as recall_run
 from nacre.study.recall.run import RecallRun
 from nacre.study.runs import run_once
 from nacre.study.spec import ModelSpec

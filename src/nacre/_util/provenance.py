@@ -14,7 +14,7 @@ import torch
 
 from nacre._version import __version__
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _PATIENCE = 10  # seconds for git
 
 

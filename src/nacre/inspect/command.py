@@ -89,7 +89,7 @@ def inspect_run(options: InspectOptions) -> None:
 
 
 def _draw(figure: str, recording: Recording, options: InspectOptions, console: Console) -> Figure:
-    from nacre.inspect.figures.registry import registry as figures
+    from nacre.inspect.figures import registry as figures
 
     layer = layer_of(recording, options.layer).name
     place = (recording, layer, options.sample, options.head)

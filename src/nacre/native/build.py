@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_SOURCES = ("cfc.cpp", "circuit.cpp", "ltc.cpp", "select.cpp", "selected.cpp")
+_SOURCES = ("cfc.cpp", "circuit.cpp", "ltc.cpp", "selection.cpp", "selected.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
 _BUILD_SECONDS = 120
 

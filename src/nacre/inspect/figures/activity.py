@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.colors import Normalize
 
+from nacre.inspect.figures import panels, style
 from nacre.inspect.figures.answer import answer_height, draw_answer, over_outputs
-from nacre.inspect.figures.registry import panels, style
 from nacre.layer.trace import BACKBONE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 
 from nacre.data.dataset import UNSCORED
-from nacre.inspect.figures.registry import panels, style
+from nacre.inspect.figures import panels, style
 from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from nacre.inspect.figures.registry import panels, style
+from nacre.inspect.figures import panels, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from matplotlib.colors import Normalize, to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from nacre.inspect.figures.registry import style
+from nacre.inspect.figures import style
 from nacre.inspect.recording.hooks import layers_of
 from nacre.layer.trace import BACKBONE
 

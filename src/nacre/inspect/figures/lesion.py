@@ -10,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
-from nacre.inspect.figures.registry import panels, style
+from nacre.inspect.figures import panels, style
 from nacre.inspect.recording.recording import GROUPS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.ticker import MaxNLocator
 
-from nacre.inspect.figures.registry import style
+from nacre.inspect.figures import style
 from nacre.tasks.controls.simple import SEEN
 from nacre.train.report.figure_style import COLOURS
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
-from nacre.inspect.figures.registry import style
+from nacre.inspect.figures import style
 from nacre.inspect.recording.recording import GROUPS
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ _TYPES = {
 
 def page_file(name: str) -> str:
     """Text of a file of the page."""
-    return files("nacre.inspect").joinpath("page", name).read_text(encoding="utf-8")
+    return files("nacre.inspect.viewer").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Gate:

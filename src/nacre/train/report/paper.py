@@ -97,7 +97,7 @@ def paper_column(task: str, metric: str) -> Column | None:
 
 @cache
 def _cells() -> Mapping[tuple[str, str], Reported]:
-    text = files("nacre.train").joinpath(_FILE).read_text(encoding="utf-8")
+    text = files("nacre.train.report").joinpath(_FILE).read_text(encoding="utf-8")
     places = {c.name: c.places for c in COLUMNS}
     return {
         (row["model"], row["column"]): Reported(float(row["mean"]), float(row["std"]), places[row["column"]])
