@@ -13,12 +13,12 @@ from inspect_figures_examples import assert_readable, drawn, line, panel, record
 from nacre import NAC
 from nacre.inspect import record
 from nacre.inspect.figures.attention import attention_map
+from nacre.inspect.figures import style
 from nacre.inspect.figures.registry import (
     draw_activity,
     draw_attention,
     draw_circuit,
     draw_gates,
-    style,
 )
 from nacre.inspect.recording.hooks import layers_of
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from inspect_figures_examples import assert_readable, drawn, lesions, line, recorded, texts_of, tuned
+from nacre.inspect.figures import style
 from nacre.inspect.figures.registry import (
     FigureKind,
     draw_circuit,
@@ -17,7 +18,6 @@ from nacre.inspect.figures.registry import (
     draw_lesion,
     draw_tuning,
     save_figure,
-    style,
 )
 
 GATES = {"plain": "φωta", "steady": "φωa"}
