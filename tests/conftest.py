@@ -31,7 +31,7 @@ def either_path(request):
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory):
     """A folder of recordings and the port of a viewer of them."""
-    from viewer_examples import viewing
+    from support.viewer import viewing
 
     with viewing(tmp_path_factory.mktemp("viewed")) as viewed:
         yield viewed
@@ -42,7 +42,7 @@ def search(tmp_path, monkeypatch):
     """A search of three short trials, in an empty folder that holds its recipe."""
     from nacre.tasks.recipe import Profile
     from nacre.train.tuning.tune import Tune
-    from train_examples import MODEL, TINY_TOML
+    from support.train import MODEL, TINY_TOML
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(TINY_TOML % 6)

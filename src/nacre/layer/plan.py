@@ -52,7 +52,7 @@ class _Share:
     chunks: float  # numbers of a chunk, in units of _CHUNK_NUMBERS
 
 
-# Counted from the code, and set right by measurements: tests/test_plan.py compares with the kernel's own account.
+# Counted from the code, and set right by measurements: tests/layer/test_plan.py compares with the kernel's own account.
 _SHARES = {
     ("forward", True): _Share(widths=5, drives=2, pair=6.5, chunks=1.5),
     ("training", True): _Share(widths=12, drives=4, pair=16, chunks=10),

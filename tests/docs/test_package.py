@@ -1,0 +1,178 @@
+"""The package as a whole: imports and their direction, file sizes, and whether what it says runs."""
+
+import ast
+import doctest
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import nacre
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src" / "nacre").rglob("*.py"))
+
+# A module may import from its own layer and from those above it in this list.
+LAYERS = [
+    ["_version", "_check", "provenance", "picture", "lock", "progress", "pool", "host"],
+    ["wiring_graph"],
+    ["wiring", "wiring_draw"],
+    ["wiring_build"],
+    ["synapses"],
+    ["circuit"],
+    ["program"],
+    ["native"],
+    ["sensory", "backbone", "timegate", "select", "cluster_tree", "select_cluster", "dynamics"],
+    ["config"],
+    ["match", "choose", "inputs", "packing", "plan", "pairs", "trace", "io", "streaming"],
+    ["attention", "functional"],
+    ["certificate", "certify", "certify_neurons", "encoder"],
+    ["models", "bearings"],
+    ["data"],
+    ["tasks"],
+    ["train"],
+    ["study", "drive"],
+]
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module):
+    """Rank of `nacre.<top>...`; everything not listed comes last."""
+    top = module.split(".")[1]
+    return next((i for i, names in enumerate(LAYERS) if top in names), len(LAYERS))
+
+
+def runtime_imports(path):
+    """Modules imported when the code runs: everything but blocks under TYPE_CHECKING."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((f"{node.module}.{a.name}" if node.module == "nacre" else node.module) for a in node.names)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_point_one_way(path):
+    name = module_name(path)
+    if name == "nacre":  # the public list
+        return
+    for imported in runtime_imports(path):
+        if imported.startswith("nacre."):
+            assert layer_of(imported) <= layer_of(name), f"{name} imports {imported}"
+
+
+def test_the_direction_test_sees_imports():
+    attention = ROOT / "src" / "nacre" / "attention.py"
+    assert {"nacre.layer.pairs", "nacre.layer.choose", "torch"} <= set(runtime_imports(attention))
+    assert "nacre.layer.backbone" in set(runtime_imports(attention))
+    assert layer_of("nacre.wiring") < layer_of("nacre.layer.attention") < layer_of("nacre.cli")
+
+
+def test_import_is_light():
+    code = (
+        "import sys, torch; before = set(sys.modules); import nacre; "
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
+    )
+    new = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    third_party = set(new) - set(sys.stdlib_module_names) - {"nacre"}
+    assert third_party == set(), f"import nacre also imports {third_party}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_files_stay_small(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_public_names():
+    names = {n for n in vars(nacre) if not n.startswith("_")}
+    public = {
+        "NAC",
+        "NACConfig",
+        "NCPCell",
+        "SensoryGate",
+        "Backbone",
+        "Wiring",
+        "Trace",
+        "ModelInfo",
+        "NACEncoder",
+        "StreamState",
+        "Certificate",
+        "Plan",
+        "functional",
+    }
+    public |= {"data", "TaskNetwork"}
+    public |= {"certify", "plan", "save", "load", "create", "list_models", "model_info", "models"}
+    assert public <= names
+    stray = {
+        n for n in names - public if not hasattr(vars(nacre)[n], "__path__") and not is_module(vars(nacre)[n])
+    }
+    assert stray == set()
+
+
+def is_module(value):
+    return type(value).__name__ == "module"
+
+
+MODULES = [m.name for m in pkgutil.walk_packages(nacre.__path__, "nacre.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run(name, tmp_path):
+    module = importlib.import_module(name)
+    import ncps.wirings  # noqa: F401  makes `ncps` resolve below
+
+    known = {"torch": torch, "nacre": nacre, "ncps": sys.modules["ncps"], "tmp": tmp_path, "NAC": nacre.NAC}
+    known |= {"backbone_wiring": nacre.wiring.builders.backbone_wiring}
+    known |= {"sensory_wiring": nacre.wiring.builders.sensory_wiring}
+    result = doctest.testmod(module, extraglobs=known)
+    assert result.failed == 0
+
+
+def test_docstring_examples_exist():
+    assert nacre.NAC.__doc__.count(">>>") >= 3
+
+
+def test_make_targets_named_in_the_documents_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {"setup", "demo", "test", "lint", "bench", "docs"} <= targets
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", path.read_text(), re.MULTILINE))
+        assert {a or b for a, b in named} <= targets
+
+
+def test_links_in_the_documents_lead_somewhere():
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
+            if not target.startswith("http"):
+                assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_measured_table_is_the_measurement():
+    measured = json.loads((ROOT / "results" / "torch-nac.json").read_text())
+    document = (ROOT / "docs" / "differences.md").read_text()
+    rows = {k: v for k, v in measured.items() if isinstance(v, dict) and k not in ("host", "versions")}
+    assert len(rows) == 8
+    for what, value in rows.items():
+        if "ratio" in value:
+            row = f"| speed of a forward pass | 1 | {value['ratio']:.1f} |"
+        else:
+            row = f"| {what} | {shown(value['torch-nac'])} | {shown(value['nacre'])} |"
+        assert row in document, row
+
+
+def shown(value):
+    return f"{value:.2g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,166 @@
+"""Figures of tuning and of lesions, and figures as files."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.figure import Figure
+from PIL import Image
+
+from nacre.inspect.figures import style
+from nacre.inspect.figures.registry import (
+    FigureKind,
+    draw_circuit,
+    draw_gates,
+    draw_lesion,
+    draw_tuning,
+    save_figure,
+)
+from support.inspect_figures import assert_readable, drawn, lesions, line, recorded, texts_of, tuned
+
+GATES = {"plain": "φωta", "steady": "φωa"}
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda: draw_tuning(tuned()),
+        lambda: draw_tuning(tuned(1, ("a", "b"))),
+        lambda: draw_tuning(tuned(16, tuple(f"a label with a long name, number {i}" for i in range(12)))),
+        lambda: draw_lesion(lesions()),
+        lambda: draw_lesion(lesions(1, "mse", "lower")),
+        lambda: draw_lesion(lesions(12, "")),
+    ],
+)
+def test_figures_of_studies_can_be_read(figure, monkeypatch):
+    assert_readable(figure(), monkeypatch)
+
+
+# --- tuning and lesions --------------------------------------------------------------------------------------
+
+
+def test_tuning_shows_who_is_above_the_threshold():
+    found = tuned()
+    figure = draw_tuning(found)
+    top, bottom = figure.axes
+    assert line(top, "threshold").get_ydata() == [0.6, 0.6]
+    dots = np.concatenate([d.get_offsets() for d in drawn(figure, PathCollection)])
+    assert np.allclose(np.sort(dots[:, 1]), np.sort(found.information, None))
+    above = (found.information > 0.6).sum()
+    assert sum(int(t.get_text().split("\n")[1].split()[0]) for t in top.get_xticklabels()) == above
+    head, column = np.unravel_index(found.information.argmax(), found.information.shape)
+    assert bottom.get_yticklabels()[0].get_text().startswith(f"{found.columns[column]}, head {head}: ")
+    shown = [float(text.get_text()) for text in bottom.texts[:3]]
+    assert np.allclose(shown, found.means[head, column], atol=0.006)
+
+
+def test_tuning_without_a_threshold_or_a_label():
+    found = tuned(threshold=float("inf"), permutations=5)
+    found.means[..., 1] = np.nan
+    figure = draw_tuning(found)
+    assert not [one for one in figure.axes[0].lines if one.get_label() == "threshold"]
+    assert "too few for a threshold" in figure.get_supxlabel()
+    assert len(figure.axes[1].texts) == 12 * 2
+
+
+def test_lesions_of_groups_are_bars_and_single_ones_are_cells():
+    study = lesions()
+    figure = draw_lesion(study)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [row.change for row in study.rows[:6]]
+    assert line(figure.axes[1], "_child0").get_xdata()[0] == study.intact
+    cells = [np.asarray(mesh.get_array()).reshape(3, -1) for mesh in figure.axes[2].collections]
+    assert [cell.shape[1] for cell in cells] == [4, 4, 4, 10, 6, 2]
+    (row,) = (r for r in study.rows if r.lesion.group == "inter" and (r.lesion.index, r.lesion.head) == (7, 2))
+    assert cells[3][2, 7] == row.change
+    difference = np.asarray(figure.axes[3].collections[3].get_array()).reshape(3, -1)
+    assert difference[2, 7] == row.difference
+    assert "of which there are 1" in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_worse_is_vermilion_whichever_way_is_better():
+    for better, end in (("higher", 0.0), ("lower", 1.0)):
+        mesh = draw_lesion(lesions(better=better)).axes[3].collections[0]
+        assert np.allclose(mesh.get_cmap()(end), style.DIVERGING(0.0))
+
+
+def test_a_study_without_truth_shows_the_change_alone():
+    figure = draw_lesion(lesions(metric=""))
+    assert len(drawn(figure, QuadMesh)) == 6  # groups
+
+
+def test_synapses_alone_are_refused():
+    study = lesions()
+    study.rows = study.rows[-1:]
+    with pytest.raises(ValueError, match=r"study must have lesions of groups or of neurons, got 1 rows"):
+        draw_lesion(study)
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "steady"])
+def test_text_of_a_drawing_stays_text(kind, tmp_path):
+    recording = recorded(kind, tmp_path / "recording")
+    svg = save_figure(draw_gates(recording, None, 0), tmp_path / "new" / "gates.svg").read_text()
+    for sign in GATES[kind]:
+        assert f">{sign}</" in svg
+    assert (">internal time</" in svg) == (kind == "plain")
+    svg = save_figure(draw_circuit(recording, None, 0, 0, 0), tmp_path / "circuit.SVG").read_text()
+    for name in ("sensory", "inter", "command", "motor", "query", "key", "value"):
+        assert f">{name}</" in svg
+    assert re.search(r">φ = \d", svg)
+    assert re.search(r">ω = \d", svg)
+
+
+def test_files_are_of_their_kind_and_the_same_each_time(tmp_path):
+    def small():
+        figure = style.new_figure(2.0, "title", "caption")
+        figure.add_subplot().pcolormesh([[0, 1], [2, 3]], rasterized=True)
+        return figure
+
+    for suffix, start in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
+        path = save_figure(small(), tmp_path / f"a.{suffix}")
+        first = path.read_bytes()
+        assert first.startswith(start)
+        assert save_figure(small(), path).read_bytes() == first
+    with Image.open(io.BytesIO(first)) as image:
+        assert image.size == (1600, 400)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pdf", "a.png", "a.svg"]
+
+
+@pytest.mark.parametrize("name", ["figure.jpg", "figure", "svg"])
+def test_another_suffix_is_refused(name, tmp_path):
+    with pytest.raises(ValueError, match=rf"path must end in .svg, .pdf, .png, got '{name}'"):
+        save_figure(Figure(), tmp_path / "new" / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_nothing_behind_and_the_old_file_as_it_was(tmp_path, monkeypatch):
+    figure, path = Figure(), tmp_path / "figure.svg"
+    path.write_text("old")
+
+    def fail(*given, **options):
+        given[0].write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(figure, "savefig", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_figure(figure, path)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["figure.svg"]
+
+
+def test_every_kind_has_a_figure():
+    assert [str(kind) for kind in FigureKind] == ["circuit", "activity", "gates", "attention", "tuning", "lesion"]
+
+
+def test_the_check_of_texts_sees_what_is_wrong(monkeypatch):
+    for size, place in ((8, (0.5, 0.5)), (9, (0.99, 0.5)), (9, (0.1, 0.1))):
+        figure = Figure()
+        figure.text(0.1, 0.1, "text that is there")
+        figure.text(*place, "more text", fontsize=size)
+        with pytest.raises(AssertionError):
+            assert_readable(figure, monkeypatch)
+    assert len(texts_of(figure, monkeypatch)) == 2

@@ -1,0 +1,1 @@
+"""What several tests share: made-up data, runs, recordings and servers."""

@@ -1,0 +1,270 @@
+"""Tables on the console, in Markdown and in CSV."""
+
+import csv
+import io
+import math
+import re
+
+import pytest
+from rich.console import Console
+
+from nacre.train.report import paper_tables as table_paper
+from nacre.train.report import tables as table
+from nacre.train.report.paper import COLUMNS, paper_models
+from support.runs import write_folds, write_run
+
+ACCURACY = {"metric": "accuracy", "better": "higher", "kind": "classification", "task": "event-mnist"}
+
+
+def shown(monkeypatch, capsys, print_it, width, **options):
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_it(**options)
+    text = capsys.readouterr().out
+    assert "…" not in text
+    return text
+
+
+def line_of(text, model):
+    """The first line that begins with a model, with single spaces."""
+    lines = (" ".join(line.replace("|", " ").split()) for line in text.splitlines())
+    return next(line for line in lines if line.split(" ")[0] == model)
+
+
+@pytest.fixture
+def grid(tmp_path):
+    write_folds(tmp_path, "nac", [0.030, 0.031, 0.032, 0.030, 0.031])
+    write_folds(tmp_path, "sdpa", [0.0402, 0.0407, 0.0417, 0.0401, 0.0412], parameters=1_234_567, seconds=120.0)
+    write_folds(tmp_path, "cta", [0.029, 0.0315, 0.031, None, None])
+    write_folds(tmp_path, "s4", [float("nan"), 0.01, 0.01, 0.01, 0.01])
+    write_folds(tmp_path, "linear-attention", [None, None, float("nan")])
+    write_folds(tmp_path, "persistence", [0.05] * 5, control=True, parameters=0, seconds=0.1)
+    return tmp_path
+
+
+# --- one task -----------------------------------------------------------------------------------------------
+
+
+def test_a_wide_console_shows_everything(grid, monkeypatch, capsys):
+    text = shown(monkeypatch, capsys, table.print_table, 130, directory=grid)
+    assert "ettm1: mse, lower is better; quick: 300 steps of 64; recipe ccccccc; official data ddddddd" in text
+    assert "model mse folds rank vs nac parameters seconds reported" in " ".join(text.split())
+    assert line_of(text, "nac") == "nac 0.0308 ± 0.0008 5/5 1 33,000 61.2 0.0258 ± 0.0012"
+    assert line_of(text, "sdpa").startswith(
+        "sdpa 0.0408 ± 0.0007 5/5 2 +0.0100 worse, p<0.001 1,234,567 120 0.0353"
+    )
+    assert line_of(text, "cta").startswith("cta 0.0305 ± 0.0013 3/5 – -0.0005 unclear, p=0.")  # noqa: RUF001
+    assert line_of(text, "s4").startswith("s4 diverged (1 of 5) 5/5 – – 33,000")  # noqa: RUF001
+    assert line_of(text, "linear-attention").startswith("linear-attention diverged 1/5 –")  # noqa: RUF001
+    assert text.index("controls") < text.index("persistence")
+    assert text.index("linear-attention") < text.index("controls")
+    assert "0.0500 ± 0.0000" in line_of(text, "persistence")
+
+
+def test_a_console_of_80_columns_shows_whole_cells(grid, monkeypatch, capsys):
+    text = shown(monkeypatch, capsys, table.print_table, 80, directory=grid)
+    assert "model mse folds rank vs nac size reported" in " ".join(text.split())
+    assert line_of(text, "nac") == "nac 0.0308±0.0008 5/5 1 33,000 0.0258"
+    assert line_of(text, "sdpa") == "sdpa 0.0408±0.0007 5/5 2 +0.0100 worse 1,234,567 0.0353"
+    assert "p<0.001" in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+
+
+def test_the_best_value_is_bold_on_the_console(grid):
+    block = table.blocks_of(table.find_results(grid).results)[0]
+    console = Console(width=130, force_terminal=True, color_system="standard", file=io.StringIO())
+    console.print(table._rich(block, wide=True))
+    text = console.file.getvalue()
+    bold = re.findall(r"\x1b\[1m([^\x1b]*)\x1b", text)
+    assert [words.strip() for words in bold if "±" in words] == ["0.0308 ± 0.0008"]
+
+
+def test_markdown_says_the_same(grid):
+    text = table.markdown_table(grid)
+    lines = text.splitlines()
+    assert lines[0].startswith("**ettm1: mse, lower is better; quick: 300 steps of 64;")
+    assert lines[2] == "| model | mse | folds | rank | vs nac | parameters | seconds | reported |"
+    assert lines[4] == "| nac | **0.0308 ± 0.0008** | 5/5 | 1 |  | 33,000 | 61.2 | 0.0258 ± 0.0012 |"
+    assert text.count("**0.") == 1
+    assert "| persistence (control) | 0.0500 ± 0.0000 | 5/5 | – |" in text  # noqa: RUF001
+    assert {line.count("|") for line in lines if line.startswith("|")} == {9}
+
+
+def test_csv_holds_raw_numbers(grid):
+    found = {row["model"]: row for row in csv.DictReader(io.StringIO(table.csv_table(grid)))}
+    nac, sdpa, s4 = found["nac"], found["sdpa"], found["s4"]
+    assert float(nac["mean"]) == pytest.approx(0.0308, abs=1e-15)
+    assert float(nac["std"]) == pytest.approx(math.sqrt(0.7) * 1e-3)
+    assert (nac["folds"], nac["of"], nac["rank"], nac["p"], nac["reported mean"]) == (
+        "5",
+        "5",
+        "1.0",
+        "",
+        "0.0258",
+    )
+    assert float(sdpa["difference to nac"]) == pytest.approx(0.00998)
+    assert 0 < float(sdpa["p"]) < 0.001
+    assert (sdpa["parameters"], sdpa["pairs"], sdpa["steps"], sdpa["form"]) == ("1234567", "5", "300", "official")
+    assert (s4["mean"], s4["diverged"], s4["rank"]) == ("", "1", "")
+    assert (found["persistence"]["control"], found["persistence"]["reported mean"]) == ("True", "")
+
+
+def test_budgets_get_tables_of_their_own(tmp_path, monkeypatch, capsys):
+    write_folds(tmp_path, "nac", [0.3])
+    write_folds(tmp_path, "sdpa", [0.4], profile="full", steps=10_000)
+    text = shown(monkeypatch, capsys, table.print_table, 120, directory=tmp_path)
+    assert text.count("lower is better") == 2
+    assert "quick: 300 steps" in text
+    assert "full: 10,000 steps" in text
+    assert table.markdown_table(tmp_path).count("| model |") == 2
+
+
+def test_only_one_task_is_shown_if_asked(tmp_path, monkeypatch, capsys):
+    write_run(tmp_path)
+    write_run(tmp_path, task="jena")
+    text = shown(monkeypatch, capsys, table.print_table, 120, directory=tmp_path, task="jena")
+    assert "jena: mse" in text
+    assert "ettm1" not in text + table.markdown_table(tmp_path, task="jena") + table.csv_table(
+        tmp_path, task="jena"
+    )
+
+
+def test_damaged_and_repeated_runs_are_named_beneath(tmp_path, monkeypatch, capsys):
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b")
+    path = write_run(tmp_path, "sdpa") / "result.json"
+    path.write_text("{")
+    text = shown(monkeypatch, capsys, table.print_table, 120, directory=tmp_path)
+    for told in (text, table.markdown_table(tmp_path)):
+        assert f"{path} is left out: " in told
+        assert "b/ettm1/nac/fold0-seed0 is left out: there is another run of nac, fold 0, seed 0" in told
+
+
+def test_one_fold_has_no_spread_and_no_test(tmp_path):
+    write_folds(tmp_path, "nac", [0.03])
+    write_folds(tmp_path, "sdpa", [0.04])
+    text = table.markdown_table(tmp_path)
+    assert "| sdpa | 0.0400 | 1/5 | 2 | +0.0100, no test |" in text
+
+
+def test_ties_share_a_rank_and_are_both_bold(tmp_path):
+    for model, value in (("nac", 0.03), ("sdpa", 0.03), ("cta", 0.04)):
+        write_folds(tmp_path, model, [value] * 3)
+    text = table.markdown_table(tmp_path)
+    assert "| nac | **0.0300 ± 0.0000** | 3/5 | 1.5 |  |" in text
+    assert "| sdpa | **0.0300 ± 0.0000** | 3/5 | 1.5 | +0.0000 unclear, p=1 |" in text
+    assert "| cta | 0.0400 ± 0.0000 | 3/5 | 3 | +0.0100, no test |" in text
+
+
+def test_a_diverged_model_alone_is_neither_ranked_nor_bold(tmp_path):
+    write_folds(tmp_path, "nac", [float("nan")] * 5)
+    assert "| nac | diverged | 5/5 | – |" in table.markdown_table(tmp_path)  # noqa: RUF001
+
+
+def test_better_and_worse_follow_the_direction(tmp_path):
+    write_folds(tmp_path, "nac", [90.0, 90.2, 90.1, 90.0, 90.1], **ACCURACY)
+    write_folds(tmp_path, "sdpa", [95.0, 95.1, 95.2, 95.1, 95.0], **ACCURACY)
+    write_folds(tmp_path, "cta", [85.0, 85.1, 85.2, 85.1, 85.0], **ACCURACY)
+    text = table.markdown_table(tmp_path)
+    assert "| sdpa | **95.08 ± 0.08** | 5/5 | 1 | +5.00 better, p<0.001 |" in text
+    assert "| cta | 85.08 ± 0.08 | 5/5 | 3 | -5.00 worse, p<0.001 |" in text
+
+
+def test_seeds_are_counted_beside_folds(tmp_path):
+    for fold in range(2):
+        for seed in range(3):
+            write_run(tmp_path, "nac", fold, seed, 0.1)
+    assert "| 2/5 × 3 |" in table.markdown_table(tmp_path)  # noqa: RUF001
+
+
+def test_the_paper_is_quoted_for_its_own_number_only(tmp_path):
+    write_run(tmp_path, metric="mae")
+    assert "0.0258" not in table.markdown_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "text"),
+    [
+        (0.00001234, 4, "1.2e-05"),
+        (0.00004, 4, "4.0e-05"),
+        (0.00006, 4, "0.0001"),
+        (-0.00001, 4, "-1.0e-05"),
+        (1234.5, 1, "1,234.5"),
+        (3e9, 2, "3.0e+09"),
+    ],
+)
+def test_numbers_are_never_rounded_to_nothing(value, places, text):
+    assert table.number(value, places) == text
+
+
+def test_small_errors_get_more_digits():
+    assert table.places_for("mse", [0.5, 0.00123]) == 5
+    assert table.places_for("mse", [1e-12, math.nan]) == 6
+    assert table.places_for("score", [37.7]) == 2
+    assert table.places_for("mse", [0.0, math.nan]) == 4
+
+
+# --- the paper's table --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nine(tmp_path):
+    write_folds(tmp_path, "nac", [0.03, 0.04])
+    write_folds(tmp_path, "sdpa", [0.05])
+    write_folds(tmp_path, "nac", [95.0] * 5, **ACCURACY)
+    write_folds(tmp_path, "cta", [float("nan")] * 5, **ACCURACY)
+    write_folds(tmp_path / "full", "nac", [0.01], profile="full")
+    write_folds(tmp_path, "persistence", [0.06] * 5, control=True)
+    scores = {"score PRONOSTIA": 40.0, "score XJTU-SY": 30.0, "score HUST": 35.5}
+    write_run(tmp_path, "nac", task="bearings", value=40.0, metric="score PRONOSTIA", metrics=scores)
+    write_run(tmp_path, "our-own", task="jena", value=0.02)
+    return tmp_path
+
+
+def test_every_model_has_a_row_in_the_order_of_the_paper(nine):
+    rows = [line.split(" | ") for line in table_paper.markdown_paper_table(nine).splitlines() if line[:1] == "|"]
+    names = [row[0].removeprefix("| ") for row in rows[2:]]
+    assert names == [*paper_models(), "nac-plus", "our-own", "persistence (control)"]
+    assert {len(row) for row in rows} == {10}
+    cells = {name: row[1:] for name, row in zip(names, rows[2:], strict=True)}
+    assert cells["nac"][0] == "**95.00 ± 0.00** (96.35)"
+    assert cells["nac"][2] == "**0.0350 ± 0.0071 [2/5]** (0.0258)"
+    assert cells["nac"][6:] == ["**40.00 [1/5]** (37.75)", "**30.00 [1/5]** (22.87)", "**35.50 [1/5]** (27.82) |"]
+    assert cells["sdpa"][1:3] == ["– (88.36)", "0.0500 [1/5] (0.0353)"]  # noqa: RUF001
+    assert cells["cta"][0] == "diverged (95.86)"
+    assert cells["our-own"][2:4] == ["–", "**0.0200 [1/5]**"]  # noqa: RUF001
+    assert cells["persistence (control)"][2] == "0.0600 ± 0.0000"
+
+
+def test_one_budget_a_column_is_named_and_the_others_too(nine):
+    text = table_paper.markdown_paper_table(nine)
+    assert "- ettm1: mse, lower is better; quick: 300 steps" in text
+    assert "- not shown: ettm1: mse, lower is better; full: 300 steps" in text
+    full = table_paper.markdown_paper_table(nine, profile="full")
+    assert "| **0.0100 [1/5]** (0.0258) |" in full
+    assert "0.0350" not in full
+    with pytest.raises(ValueError, match="no results of profile 'fast' under .*; there are full, quick"):
+        table_paper.markdown_paper_table(nine, profile="fast")
+
+
+def test_the_papers_table_in_csv(nine):
+    rows = list(csv.DictReader(io.StringIO(table_paper.csv_paper_table(nine))))
+    assert len(rows) == (33 + 2) * len(COLUMNS)
+    found = {(row["model"], row["column"]): row for row in rows}
+    nac = found["nac", "ettm1"]
+    assert (float(nac["mean"]), nac["folds"], nac["profile"]) == (pytest.approx(0.035), "2", "quick")
+    assert float(nac["reported mean"]) == 0.0258
+    assert float(found["nac", "HUST"]["mean"]) == 35.5
+    assert (found["cta", "event-mnist"]["mean"], found["cta", "event-mnist"]["diverged"]) == ("", "5")
+    assert (found["s4", "udacity"]["mean"], found["s4", "udacity"]["reported mean"]) == ("", "0.0183")
+
+
+@pytest.mark.parametrize("width", [80, 120, 250])
+def test_the_papers_table_is_cut_to_the_console(nine, monkeypatch, capsys, width):
+    text = shown(monkeypatch, capsys, table_paper.print_paper_table, width, directory=nine)
+    body = text[: text.index("Each cell")]
+    assert max(len(line.rstrip()) for line in body.splitlines()) <= width
+    assert (body.count("nac-phi-linear") == 1) == (width == 250)
+    for column in COLUMNS:
+        assert body.count(f"{column.name} {'↑' if column.better == 'higher' else '↓'}") == 1
+    assert "0.0350 ± 0.0071 [2/5] (0.0258)" in body
+    assert "controls" in body
