@@ -9,6 +9,7 @@ import torch
 
 import nacre
 from nacre import io
+from nacre._util import files
 
 OPTIONS = {
     "defaults": {},
@@ -177,5 +178,5 @@ def test_the_header_says_where_it_comes_from(tmp_path):
 
 def test_others_may_read_what_was_written(tmp_path):
     (tmp_path / "plain").write_bytes(b"")
-    path = io.write_whole(tmp_path / "whole", b"")
+    path = files.write_atomic(tmp_path / "whole", b"")
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode

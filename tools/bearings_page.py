@@ -20,10 +20,9 @@ from performance_tables import MARKED, load, table
 from provenance import ROOT, provenance, write_result
 from results_page import came_from, replace_results
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.files import write_atomic
+from nacre._util.plotting import COLOURS, TEXT, TITLE, open_frame, png
 from nacre.data.rigs.score import paper_score
-from nacre.io import write_whole
-from nacre.train.report.figure_style import COLOURS, TEXT, TITLE
 from nacre.train.report.paper import reported
 from nacre.train.report.statistics import mean_and_std
 
@@ -124,7 +123,7 @@ def measure_leak(data: Path) -> None:
         scores = {"clock": paper_score(clock, label), "constant": paper_score(np.full_like(label, 0.5), label)}
         found[name] = {"windows": len(label), **scores}
     write_result("bearings/leak.json", {**provenance("python tools/bearings_page.py"), "bearings": found})
-    write_whole(IMAGES / "bearings-leak.png", _draw_leak(curves["PRONOSTIA Bearing1_3"]))
+    write_atomic(IMAGES / "bearings-leak.png", _draw_leak(curves["PRONOSTIA Bearing1_3"]))
 
 
 def _draw_leak(curve: tuple[np.ndarray, np.ndarray]) -> bytes:
@@ -148,8 +147,8 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         replace_results(RESULTS / "runs", Path(sys.argv[1]), "result.json")
         for source, target in PICTURES.items():
-            write_whole(IMAGES / target, (Path(sys.argv[2]) / source).read_bytes())
+            write_atomic(IMAGES / target, (Path(sys.argv[2]) / source).read_bytes())
     if data := os.environ.get("NACRE_DATA"):
         measure_leak(Path(data))
-    write_whole(PAGE, page().encode())
+    write_atomic(PAGE, page().encode())
     sys.stdout.write(f"wrote {PAGE.relative_to(ROOT)}\n")

@@ -17,7 +17,7 @@ from performance_tables import MARKED, table
 from provenance import ROOT
 from results_page import came_from, replace_results
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 
 RESULTS = ROOT / "results" / "driving"
 PAGE = ROOT / "docs" / "driving.md"
@@ -171,13 +171,13 @@ def _take_over(source: Path) -> None:
 
 def _picture(source: Path) -> None:
     """The ways of all networks over the first track, and what NAC looks at there."""
-    write_whole(IMAGES / "driving-tracks.png", (source / "race" / "tracks-plain.png").read_bytes())
-    write_whole(IMAGES / "driving-looks.png", (source / "show" / "drive-nac-plain-looks.png").read_bytes())
+    write_atomic(IMAGES / "driving-tracks.png", (source / "race" / "tracks-plain.png").read_bytes())
+    write_atomic(IMAGES / "driving-looks.png", (source / "show" / "drive-nac-plain-looks.png").read_bytes())
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         _take_over(Path(sys.argv[1]))
         _picture(Path(sys.argv[1]))
-    write_whole(PAGE, page().encode())
+    write_atomic(PAGE, page().encode())
     sys.stdout.write(f"wrote {PAGE.relative_to(ROOT)}\n")

@@ -14,7 +14,7 @@ from typing import Any
 from performance_tables import MARKED, load, table
 from provenance import ROOT
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 
 PAGE = ROOT / "docs" / "inspect.md"
 RESULTS = ROOT / "results" / "inspect"
@@ -160,8 +160,8 @@ def main() -> None:
         for run in RUNS:
             (RESULTS / run).mkdir(parents=True, exist_ok=True)
             for name in FILES:
-                write_whole(RESULTS / run / name, (Path(sys.argv[1]) / run / name).read_bytes())
-    write_whole(PAGE, page().encode())
+                write_atomic(RESULTS / run / name, (Path(sys.argv[1]) / run / name).read_bytes())
+    write_atomic(PAGE, page().encode())
 
 
 if __name__ == "__main__":

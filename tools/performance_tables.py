@@ -131,18 +131,18 @@ def padding() -> str:
 def recall() -> str:
     """What each way of selecting finds, and its time."""
     rows = {(r["keys"], r["causal"], r["length"], r["method"]): r for r in load("bench-selection.json")["results"]}
-    head = ("keys", "length", "sqrt", "cluster", "vectors sqrt", "cluster", "ms sqrt", "cluster", "exact")
+    head = ("keys", "length", "recall", "vectors", "ms sqrt", "exact")
     cells = []
     for keys, causal, length, method in rows:
         if method == "sqrt" and length in RECALL_LENGTHS:
-            sqrt, cluster, exact = (rows[keys, causal, length, m] for m in ("sqrt", "cluster", "exact"))
+            sqrt, exact = (rows[keys, causal, length, m] for m in ("sqrt", "exact"))
             cells.append(
                 (
                     f"{keys}, causal" if causal else keys,
                     f"{length:,}",
-                    *(f"{r['recall']:.3f}" for r in (sqrt, cluster)),
-                    *(str(r["vectors"]) for r in (sqrt, cluster)),
-                    *(number(r["milliseconds"]) for r in (sqrt, cluster, exact)),
+                    f"{sqrt['recall']:.3f}",
+                    str(sqrt["vectors"]),
+                    *(number(r["milliseconds"]) for r in (sqrt, exact)),
                 )
             )
     return table(head, cells)

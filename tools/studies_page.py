@@ -15,7 +15,7 @@ from performance_tables import MARKED, table
 from provenance import ROOT
 from results_page import came_from, replace_results
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 from nacre.study.frozen.figures import plot_frozen
 from nacre.study.frozen.table import read_results as read_frozen
 from nacre.study.frozen.table import rows_of as frozen_rows
@@ -218,7 +218,7 @@ def _take_over(studies: Path, tuning: Path, runs: Path) -> None:
     replace_results(TUNING, tuning, "search.json")
     replace_results(TUNING / "runs", runs, "result.json")
     for name in TUNED:
-        write_whole(IMAGES / f"tuning-{name}", (tuning / name).read_bytes())
+        write_atomic(IMAGES / f"tuning-{name}", (tuning / name).read_bytes())
 
 
 def main() -> None:
@@ -231,9 +231,9 @@ def main() -> None:
         "spiral": (plot_spiral, read_spiral),
     }
     for name, (plot, read) in plots.items():
-        write_whole(IMAGES / f"study-{name}.png", plot(read(STUDIES / name)))
+        write_atomic(IMAGES / f"study-{name}.png", plot(read(STUDIES / name)))
     for path in PAGES:
-        write_whole(path, page(path).encode())
+        write_atomic(path, page(path).encode())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """Continuous-time attention wired like the nervous system of C. elegans."""
 
-from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
 from nacre import data as data
 from nacre import functional as functional
+from nacre import inspect as inspect
 from nacre import models as models
 from nacre._version import __version__ as __version__
 from nacre.certificates.bounds import certify as certify
@@ -16,8 +14,6 @@ from nacre.layer.backbone import Backbone as Backbone
 from nacre.layer.circuit import NCPCell as NCPCell
 from nacre.layer.config import NACConfig as NACConfig
 from nacre.layer.encoder import NACEncoder as NACEncoder
-from nacre.layer.plan import Plan as Plan
-from nacre.layer.plan import plan as plan
 from nacre.layer.sensory import SensoryGate as SensoryGate
 from nacre.layer.streaming import StreamState as StreamState
 from nacre.layer.trace import Trace as Trace
@@ -27,13 +23,3 @@ from nacre.models._registry import list_models as list_models
 from nacre.models._registry import model_info as model_info
 from nacre.tasks.network import TaskNetwork as TaskNetwork
 from nacre.wiring.wiring import Wiring as Wiring
-
-if _TYPE_CHECKING:
-    from nacre import inspect as inspect
-else:
-
-    def __getattr__(name: str) -> object:
-        """`nacre.inspect` is imported when it is first used: it needs packages that the layer does not."""
-        if name == "inspect":
-            return _import_module("nacre.inspect")
-        raise AttributeError(f"module 'nacre' has no attribute {name!r}")

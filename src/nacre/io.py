@@ -10,13 +10,13 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
 
+from nacre._util.files import write_atomic
 from nacre._version import __version__
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
         "sha256": digest,
         "config": model.to_config(),
     }
-    write_whole(directory / name, weights)
-    write_whole(directory / _HEADER, json.dumps(header, indent=1).encode())
+    write_atomic(directory / name, weights)
+    write_atomic(directory / _HEADER, json.dumps(header, indent=1).encode())
     for old in directory.iterdir():
         if _WEIGHTS.fullmatch(old.name) and old.name != name:
             old.unlink()
@@ -143,19 +143,3 @@ def _header(directory: Path) -> dict[str, Any]:
     if not isinstance(weights, str) or not _WEIGHTS.fullmatch(weights):
         raise ValueError(f"{path} names {weights!r} as its weights, which is no file name that nacre writes")
     return header
-
-
-def write_whole(path: Path, data: bytes) -> Path:
-    """Write to a temporary name, then rename, so that no half-written file is ever seen."""
-    temporary = path.with_name(
-        f".{path.name}-{secrets.token_hex(8)}"
-    )  # not mkstemp: only its owner could read that
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path

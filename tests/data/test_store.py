@@ -116,9 +116,9 @@ def test_folders_that_do_not_exist_are_named(tmp_path, define, monkeypatch):
 
 
 def test_the_cache_is_the_users_unless_named_otherwise(monkeypatch, tmp_path):
-    assert store.cache_dir() == tmp_path / "cache"
+    assert store.cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("NACRE_CACHE")
-    assert store.cache_dir().name == "nacre"
+    assert store.cache_folder().name == "nacre"
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "more", "empty"])

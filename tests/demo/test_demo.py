@@ -252,7 +252,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(b"old")
     monkeypatch.setattr("nacre.io.os.replace", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        demo_report.write_whole(tmp_path / "a.png", b"new")
+        demo_report.write_atomic(tmp_path / "a.png", b"new")
     assert [f.read_bytes() for f in tmp_path.iterdir()] == [b"old"]
 
 

@@ -77,7 +77,7 @@ def test_imports_point_one_way(path):
 
 def test_the_direction_test_sees_imports():
     attention = ROOT / "src" / "nacre" / "attention.py"
-    assert {"nacre.layer.pairs", "nacre.layer.choose", "torch"} <= set(runtime_imports(attention))
+    assert {"nacre.layer.pairs", "nacre.layer.selection", "torch"} <= set(runtime_imports(attention))
     assert "nacre.layer.backbone" in set(runtime_imports(attention))
     assert layer_of("nacre.wiring") < layer_of("nacre.layer.attention") < layer_of("nacre.cli")
 

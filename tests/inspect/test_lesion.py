@@ -9,9 +9,9 @@ from torch import nn
 from nacre.inspect import Lesion, lesioned
 from nacre.inspect.analysis.lesion import size_of
 from nacre.inspect.recording.recording import GROUPS
-from nacre.layer.circuit import ACTIVATIONS
 from nacre.layer.trace import BACKBONE
 from nacre.native import library
+from nacre.native.activations import ACTIVATIONS
 from support.inspect_lesions import (
     EACH,
     HEADS,

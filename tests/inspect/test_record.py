@@ -1,7 +1,5 @@
 """A recording holds what the forward pass computed, to the last bit, and a failed one leaves nothing behind."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -11,6 +9,7 @@ import nacre
 from nacre.inspect import record
 from nacre.inspect.recording.hooks import layers_of, watching
 from nacre.inspect.recording.layer_writer import SENSORY
+from nacre.layer import pairs
 from nacre.layer.trace import BACKBONE, TraceBuilder
 from nacre.native import library
 from support.inspect_recordings import STEPS, WIDTH, Cross, Two, assert_holds, bits, padded, sequences

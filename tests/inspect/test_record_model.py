@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from nacre.inspect import Recording, record
 from nacre.inspect.analysis.rerun import Rerun
 from nacre.inspect.recording.hooks import layers_of
 from nacre.inspect.recording.layer_writer import PAIR_GATES
+from nacre.layer import pairs
 from nacre.layer.trace import BACKBONE
 from nacre.native import library
 from support.inspect_recordings import STEPS, WIDTH, Broken, Two, assert_holds, bits, padded, sequences

@@ -48,7 +48,7 @@ OPTIONS = {
     "causal": [True],
     "dropout": [0.5],
     "phi": ["tanh", "linear"],
-    "selection": ["cluster", "exact"],
+    "selection": ["exact"],
     "block_size": [2, 13],
     "reach": [15, 100],
     "match": ["content", "both"],

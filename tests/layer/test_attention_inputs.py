@@ -109,7 +109,7 @@ OPTIONS = [
     ({"causal": 1}, TypeError, "causal must be True or False, got 1"),
     ({"dropout": 1.5}, ValueError, r"dropout must lie in \[0.0, 1.0\], got 1.5"),
     ({"phi": "relu"}, ValueError, "phi must be one of 'sigmoid', 'tanh', 'linear'"),
-    ({"selection": "best"}, ValueError, "selection must be one of 'sqrt', 'cluster', 'exact'"),
+    ({"selection": "best"}, ValueError, "selection must be one of 'sqrt', 'exact'"),
     ({"block_size": 0}, ValueError, "block_size must be at least 1"),
     ({"euler_steps": 0}, ValueError, "euler_steps must be at least 1"),
     ({"settle_steps": 2}, ValueError, "settle_steps must be at least 3"),

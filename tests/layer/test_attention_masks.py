@@ -4,13 +4,12 @@ import pytest
 import torch
 
 import nacre
-from nacre.layer.choose import choose_keys
+from nacre.layer.selection import choose_keys
 
 LENGTHS = [1, 2, 3, 7, 50, 63, 100, 257]
 MODES = ["exact", "euler", "steady"]
 SELECTIONS = {
     "sqrt": {},
-    "cluster": {"selection": "cluster"},
     "exact": {"selection": "exact"},
     "all": {"top_k": None},
     "match": {"match": "both", "reach": 30},

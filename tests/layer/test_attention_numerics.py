@@ -1,14 +1,11 @@
 """Half precision, autocast, determinism, chunks, memory."""
 
-import sys
-
 import pytest
 import torch
 
 import nacre
+from nacre.layer import pairs
 from reference.memory import LargestTensor
-
-plan = sys.modules["nacre.plan"]  # nacre.plan is the function
 
 MODES = ["exact", "euler", "steady"]
 
@@ -74,7 +71,7 @@ def test_chunks_change_neither_output_nor_gradient(monkeypatch, top_k, causal):
         return [y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])]
 
     whole = run()
-    monkeypatch.setattr(plan, "_CHUNK_NUMBERS", 2000)
+    monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 2000)
     chunked = run()
     for a, b in zip(whole, chunked, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
@@ -84,7 +81,7 @@ def test_chunks_change_neither_output_nor_gradient(monkeypatch, top_k, causal):
 
 def test_dropout_is_recomputed_as_it_was(monkeypatch):
     """With recomputation in backward, the gradient must belong to the dropout that was drawn in forward."""
-    monkeypatch.setattr(plan, "_CHUNK_NUMBERS", 1000)
+    monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 1000)
     layer = nacre.NAC(8, 2, dropout=0.5, dtype=torch.float64)
     x = torch.randn(1, 20, 8, dtype=torch.float64)
     weight = layer.out_proj.weight
@@ -121,7 +118,7 @@ def test_no_tensor_of_all_pairs_times_neurons_is_made():
     with torch.no_grad(), LargestTensor() as peak:
         layer(x)
     all_pairs = length * 8 * 2 * neurons
-    assert peak.elements <= max(2 * plan._CHUNK_NUMBERS, length * 8 * 16) < all_pairs / 2
+    assert peak.elements <= max(2 * pairs.CHUNK_NUMBERS, length * 8 * 16) < all_pairs / 2
 
 
 def test_module_protocol():

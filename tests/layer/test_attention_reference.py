@@ -22,8 +22,6 @@ CASES = {
     "all-pairs-causal": {"top_k": None, "causal": True},
     "exact-selection": {"selection": "exact", "top_k": 3},
     "exact-causal": {"selection": "exact", "top_k": 3, "causal": True},
-    "cluster": {"selection": "cluster", "top_k": 3},
-    "cluster-causal": {"selection": "cluster", "top_k": 3, "causal": True, "block_size": 2},
     "causal": {"causal": True, "top_k": 3},
     "block-size": {"block_size": 2, "top_k": 3},
     "causal-block": {"causal": True, "top_k": 3, "block_size": 2},

@@ -332,8 +332,3 @@ class TestBadInput:
     def test_init_state(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             causal().init_state(**arguments)
-
-
-def test_clusters_cannot_be_streamed():
-    with pytest.raises(ValueError, match='streaming needs selection="sqrt" or "exact"'):
-        nacre.NAC(8, 2, causal=True, selection="cluster").init_state(1)

@@ -1,6 +1,5 @@
 """The trace is what the forward pass did, not a second story."""
 
-import sys
 from dataclasses import FrozenInstanceError
 
 import pytest

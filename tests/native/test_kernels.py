@@ -16,7 +16,8 @@ from nacre import Backbone
 from nacre.functional import sqrt_topk
 from nacre.layer.pairs import Tokens, settle_rows
 from nacre.native import library
-from nacre.native.circuit import ACTIVATION_CODES, Circuit, settle_selected
+from nacre.native.activations import ACTIVATION_CODES
+from nacre.native.circuit import Circuit, settle_selected
 from nacre.native.program import Base, Program
 from nacre.native.selected import dot_selected, mix_selected
 

@@ -1,14 +1,12 @@
 """NAC written from the paper, one pair at a time: never fast, never imported by the library.
 
-Reads the weights of a `nacre.NAC` layer and the sizes of its clusters, and nothing else of its code.
+Reads the weights of a `nacre.NAC` layer, and nothing else of its code.
 """
 
 import math
 
 import torch
 
-from nacre.layer.select_cluster import plan_clusters
-from reference.cluster import cluster_keys
 from reference.select import exact_keys, sqrt_keys
 
 ACTIVATION = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "softsign": torch.nn.functional.softsign}
@@ -160,8 +158,5 @@ def _keys(config, q, keys, matches, padded, i):
         return [p for p in range(len(keys)) if not padded[p] and (own is None or p <= own)]
     if config.selection == "exact":
         return exact_keys(q, keys, padded, config.top_k, own)
-    if config.selection == "cluster":
-        plan = plan_clusters(len(keys), config.top_k, causal=config.causal, block_size=config.block_size)
-        return sorted(cluster_keys(q, keys, padded, config.top_k, plan, own))
     block = config.block_size or math.isqrt(len(keys))
     return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own, config.reach)

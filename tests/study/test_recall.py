@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from nacre._util.locks import Busy, alone
+from nacre._util.locks import LockedElsewhere, hold_lock
 from nacre.cli.app import app
 from nacre.study import runs
 from nacre.study.recall import run as recall_run
@@ -143,7 +143,7 @@ def test_what_is_done_is_skipped_and_what_another_process_does_too(tmp_path):
     assert json.loads(path.read_bytes()) == json.loads(json.dumps(first))
     assert run_once(run(), tmp_path, quiet) is None
     other = run(seed=5)
-    with alone(other.path(tmp_path).with_suffix(".lock")), pytest.raises(Busy):
+    with hold_lock(other.path(tmp_path).with_suffix(".lock")), pytest.raises(LockedElsewhere):
         run_once(other, tmp_path, quiet)
     assert not other.path(tmp_path).exists()
 

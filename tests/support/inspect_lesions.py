@@ -8,8 +8,8 @@ from torch import nn
 
 import nacre
 from nacre.inspect import lesioned
-from nacre.layer.circuit import ACTIVATIONS
 from nacre.layer.pairs import PHI
+from nacre.native.activations import ACTIVATIONS
 
 WIDTH, HEADS, STEPS = 16, 2, 14
 EACH = WIDTH // HEADS

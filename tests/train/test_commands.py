@@ -10,7 +10,7 @@ from nacre.tasks.controls.registry import CONTROLS
 from nacre.tasks.recipe import Precision, Profile, list_recipes
 from nacre.train import grid as grid_module
 from nacre.train.grid import Grid
-from nacre.train.scale.options import Cluster, Executor, Processes, Scale, Strategy
+from nacre.train.scale.options import Cluster, Executor, Processes, Scale
 from support.train import MODEL, TINY_TOML, files_below, nacre
 
 
@@ -25,7 +25,7 @@ def plain(text):
         (
             "train",
             "TASKS --model -m --profile paper quick --folds --seed --out --data-dir --precision --no-controls "
-            "Scale-out --executor serial ray --address --cpus --gpus --devices --nodes --strategy ddp fsdp",
+            "Scale-out --executor serial ray --address --cpus --gpus --devices --nodes",
         ),
         ("table", "RUNS --task --paper --markdown --csv --plots"),
         ("predict", "RUN CSV --out predictions.csv"),
@@ -83,12 +83,12 @@ def test_train_passes_options_of_scale_on(monkeypatch):
     options = ["--executor", "ray", "--address", "auto", "--cpus", 3, "--gpus", 0.25]
     assert nacre(monkeypatch, "train", "spiral", *options) == 0
     assert seen[0].scale == Scale(Executor.RAY, Cluster("auto", 3, 0.25))
-    options = ["--devices", 2, "--nodes", 3, "--strategy", "fsdp"]
+    options = ["--devices", 2, "--nodes", 3]
     assert nacre(monkeypatch, "train", "spiral", *options) == 7  # what the processes end with
-    assert launched == [Processes(2, 3, Strategy.FSDP)]
+    assert launched == [Processes(2, 3)]
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one of them")
     assert nacre(monkeypatch, "train", "spiral", *options) == 0
-    assert seen[1].scale == Scale(processes=Processes(2, 3, Strategy.FSDP))
+    assert seen[1].scale == Scale(processes=Processes(2, 3))
     assert (len(seen), len(launched)) == (2, 1)
 
 
@@ -96,7 +96,7 @@ def test_train_passes_options_of_scale_on(monkeypatch):
     "options",
     [
         *(["--folds", "0"], ["--seed", "-1"], ["--profile", "fast"], ["--precision", "8"]),
-        *(["--devices", "0"], ["--gpus", "2"], ["--cpus", "0"], ["--strategy", "dp"], ["--executor", "dask"]),
+        *(["--devices", "0"], ["--gpus", "2"], ["--cpus", "0"], ["--executor", "dask"]),
     ],
 )
 def test_options_that_make_no_sense_exit_with_2(monkeypatch, capsys, options):

@@ -8,12 +8,13 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
+from nacre._util.plotting import COLOURS
 from nacre.train.report import figures as plots
 from nacre.train.report import run_figures as plots_runs
 from nacre.train.report.compare import blocks_of
-from nacre.train.report.figure_style import COLOURS, SHOWN, NothingToDraw, leading
 from nacre.train.report.paper import paper_models
 from nacre.train.report.results import find_results
+from nacre.train.report.run_figures import SHOWN, NothingToDraw, leading
 from support.runs import write_folds, write_log, write_predictions, write_run
 
 matplotlib.use("Agg")

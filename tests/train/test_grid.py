@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import nacre
-from nacre._util.locks import Busy
+from nacre._util.locks import LockedElsewhere
 from nacre.tasks.controls.registry import CONTROLS, controls_for
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
 from nacre.tasks.task import load_task
@@ -269,7 +269,7 @@ def test_a_cell_that_another_process_holds_is_skipped(tiny, capsys):
         assert run_grid(tiny) == []
         assert "is at work in another process" in capsys.readouterr().out
         assert files_below(one.directory) == {".lock"}
-        with pytest.raises(Busy, match="fold0-seed0"):
+        with pytest.raises(LockedElsewhere, match="fold0-seed0"):
             run_cell(one)
         holder.kill()  # the lock goes with the process
     assert len(run_grid(tiny)) == 1
@@ -278,7 +278,7 @@ def test_a_cell_that_another_process_holds_is_skipped(tiny, capsys):
 def test_two_runs_of_a_cell_never_hold_it_at_once(tmp_path):
     one = cell(waves(), tmp_path)
     one.directory.mkdir(parents=True)
-    with one.alone(), pytest.raises(Busy), one.alone():
+    with one.alone(), pytest.raises(LockedElsewhere), one.alone():
         pass
     with one.alone():
         pass

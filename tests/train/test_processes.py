@@ -1,7 +1,6 @@
 """Several processes on one cell: a batch in parts with the mathematics of the whole; what is refused."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +11,10 @@ from hypothesis import strategies as st
 from nacre.data import from_arrays
 from nacre.data.batches import part_of
 from nacre.tasks.answers import scored
-from nacre.tasks.recipe import NetworkRecipe, Precision
-from nacre.train.grid import Grid, plan
+from nacre.tasks.recipe import NetworkRecipe
 from nacre.train.lightning_module import Training
 from nacre.train.run_cell import run_cell
-from nacre.train.scale.options import Processes, Strategy
+from nacre.train.scale.options import Processes
 from nacre.train.scale.torchrun import launch, needs_launch
 from nacre.train.scale.worker_group import Team, team_of
 from support.train import (
@@ -196,7 +194,6 @@ def test_a_world_that_is_not_the_one_asked_for_is_named_by_one_process(monkeypat
         (["--executor", "ray", "--nodes", "2"], "got --devices 1 --nodes 2; choose one"),
         (["--address", "auto"], "--address, --cpus and --gpus need --executor ray"),
         (["--cpus", "2"], "need --executor ray"),
-        (["--strategy", "fsdp"], "strategy fsdp is for several processes; give --devices 2"),
         (["--executor", "ray", "--address", ""], "address must be host:port"),
     ],
 )
@@ -205,13 +202,6 @@ def test_options_that_do_not_go_together_are_refused(monkeypatch, capsys, tmp_pa
     assert nacre(monkeypatch, "train", "spiral", *options) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_half_precision_is_refused_for_fsdp_before_anything_is_run(monkeypatch, tmp_path):
-    scale = SimpleNamespace(processes=Processes(2, strategy=Strategy.FSDP))
-    grid = Grid(["spiral"], precision=Precision.MIXED_FLOAT16, out=tmp_path / "runs", scale=scale)
-    with pytest.raises(ValueError, match="fsdp does not go with --precision 16-mixed"):
-        plan(grid, None)
 
 
 def test_outcomes_of_one_process_have_no_word_of_processes(tmp_path):

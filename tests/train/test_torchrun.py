@@ -91,11 +91,10 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_make_the_runs_of_one_and_go_on_after_a_cell_that_fails(tmp_path, alone, strategy):
+def test_two_processes_make_the_runs_of_one_and_go_on_after_a_cell_that_fails(tmp_path, alone):
     place(tmp_path, 12)
     models = [word for name in MODELS for word in ("-m", name)]
-    process = start(tmp_path, *models, "--devices", "2", "--strategy", strategy)
+    process = start(tmp_path, *models, "--devices", "2")
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 2, errors
     assert errors.count("nacre: 1 of the cells failed") == 1
@@ -108,14 +107,14 @@ def test_two_processes_make_the_runs_of_one_and_go_on_after_a_cell_that_fails(tm
         run, other = (path / name / "fold0-seed0" for path in (tmp_path / "runs/tiny", alone))
         assert_agree(run, other)
         budget = result_of(run)["budget"]
-        assert (budget.pop("processes"), budget.pop("strategy")) == (2, strategy)
+        assert (budget.pop("processes"), budget.pop("strategy")) == (2, "ddp")
         assert budget == result_of(other)["budget"]
         assert {n for n in files_below(run) if "events" not in n and "weights" not in n} == {
             n for n in files_below(other) if "events" not in n and "weights" not in n
         }
         command = result_of(run)["provenance"]["command"]
         assert command.startswith("nacre train tiny.toml")
-        assert command.endswith(f"--devices 2 --strategy {strategy}")
+        assert command.endswith("--devices 2")
 
 
 STEPS = 36  # 6 a round: time enough to be stopped, and too few for roundings to grow
@@ -147,15 +146,15 @@ def stop(directory, what, *args):
 @pytest.mark.parametrize(
     ("first", "what", "code", "then"),
     [
-        (("--devices", "2"), signal.SIGKILL, -signal.SIGKILL, ("--devices", "2", "--strategy", "fsdp")),
-        (("--devices", "2", "--strategy", "fsdp"), signal.SIGINT, 130, ()),
+        (("--devices", "2"), signal.SIGKILL, -signal.SIGKILL, ("--devices", "2")),
+        (("--devices", "2"), signal.SIGINT, 130, ()),
     ],
 )
 def test_an_interrupted_run_goes_on_in_any_number_of_processes(tmp_path, long_alone, first, what, code, then):
     place(tmp_path, STEPS)
     returned, errors = stop(tmp_path, what, *first)
     assert returned == code, errors
-    assert "Traceback" not in errors  # FSDP may warn of what it was in the midst of
+    assert "Traceback" not in errors
     assert "nacre: " not in errors
     assert result_rows(tmp_path) >= 2
     process = start(tmp_path, *LONG, *then)

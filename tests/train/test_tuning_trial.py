@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nacre._util.locks import Busy
+from nacre._util.locks import LockedElsewhere
 from nacre.tasks.recipe import Profile
 from nacre.train.cell import CHECKPOINTS
 from nacre.train.tuning import trial
@@ -77,5 +77,5 @@ def test_a_trial_at_work_elsewhere_is_left_alone(tmp_path):
     one = setting(tmp_path)
     held = one.cell(one.task.recipe, 0)
     held.directory.mkdir(parents=True)
-    with held.alone(), pytest.raises(Busy):
+    with held.alone(), pytest.raises(LockedElsewhere):
         try_recipe(one, one.task.recipe, go_on)

@@ -1,34 +1,29 @@
-"""Work that several processes share: each piece is done by one of them."""
+"""Locks that several processes share, so that each piece of work is done by one of them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 
-class Busy(Exception):
-    """Another process is at work on the piece."""
+class LockedElsewhere(Exception):
+    """Another process holds the lock."""
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock file for this process. The lock goes with the process, also when it is killed.
 
     Raises:
-        Busy: If another process holds it.
+        LockedElsewhere: If another process holds it.
     """
+    from filelock import FileLock, Timeout  # here, so that `import nacre` stays light
+
+    lock = FileLock(path)
     try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise LockedElsewhere(str(path)) from None
+    try:
         yield
-        return
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Busy(str(path)) from None
-        yield
+    finally:
+        lock.release()

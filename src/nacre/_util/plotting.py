@@ -1,4 +1,4 @@
-"""What all pictures have in common. Needs matplotlib."""
+"""The style that all figures share. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# Okabe and Ito's colours, which can be told apart whatever the eye, and dashes besides.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
+TITLE, TEXT, SMALL = 13, 12, 11
 
 
 def png(figure: Figure) -> bytes:

@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from nacre._util.checks import real, whole
+from nacre._util.files import write_atomic
 from nacre._util.pool import default_jobs, each
 from nacre.bearings.window_rows import Rows, feature_names, rows_of
 from nacre.data.rigs.feature_table import SUFFIX, FeatureTable, read_table, write_table
 from nacre.data.rigs.pronostia import past_midnight, read_temperature
 from nacre.data.rigs.recordings import Recording, find_recordings
 from nacre.data.rigs.snapshot import BadFile
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,7 +140,7 @@ def _work(piece: _Piece, skip_bad: bool) -> list[str]:
         file = io.BytesIO()
         np.savez(file, allow_pickle=False, bad=np.array(bad, dtype=str), **Rows.joined(rows)._asdict())
         piece.part.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(piece.part, file.getvalue())
+        write_atomic(piece.part, file.getvalue())
     return bad
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.plotting import COLOURS, TEXT, TITLE, open_frame, png
 from nacre.data.rigs.labels import Label
-from nacre.train.report.figure_style import COLOURS, TEXT, TITLE
 
 if TYPE_CHECKING:
     from nacre.bearings.predict import Curve

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from nacre._util.files import write_atomic
 from nacre.bearings.extract import Extraction, extract
 from nacre.data.rigs.labels import Label
 from nacre.data.rigs.score import remaining_from_fraction
 from nacre.data.sets.bearings import rows_of
 from nacre.data.sets.bearings_tables import is_table, read_any
-from nacre.io import load, write_whole
+from nacre.io import load
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
 
@@ -90,8 +91,8 @@ def predict_bearings(
 
     for curve in curves:
         stem = curve.name.replace(" ", "-")
-        write_whole(out / f"{stem}.csv", _csv(curve))
-        write_whole(out / f"{stem}.png", draw_curve(curve))
+        write_atomic(out / f"{stem}.csv", _csv(curve))
+        write_atomic(out / f"{stem}.png", draw_curve(curve))
         low, high = (float(edge[-1]) for edge in curve.band)
         console.print(
             f"{curve.name}: {_words(curve.label)} {curve.mean[-1]:.2f} after {curve.seconds[-1] / 3600:.2f} h "

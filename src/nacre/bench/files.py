@@ -8,10 +8,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nacre._util.files import write_atomic
 from nacre.bench.fit import growth
 from nacre.bench.paper import COLUMN, reported
 from nacre.bench.record import ACTIONS, Cost, Entry, Result
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +49,8 @@ def write_record(stem: Path, record: Record) -> tuple[Path, Path]:
     """Write `<stem>.json` and `<stem>.csv`, each whole or not at all."""
     text = json.dumps(record.to_dict(), indent=1) + "\n"
     return (
-        write_whole(stem.with_name(f"{stem.name}.json"), text.encode()),
-        write_whole(stem.with_name(f"{stem.name}.csv"), to_csv(record.results).encode()),
+        write_atomic(stem.with_name(f"{stem.name}.json"), text.encode()),
+        write_atomic(stem.with_name(f"{stem.name}.csv"), to_csv(record.results).encode()),
     )
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from nacre._util.files import write_atomic
 from nacre.bench.entries import SWEPT, available, resolve, split
 from nacre.bench.figures import plot_ratios, plot_sweep
 from nacre.bench.measure import Log, Settings, measure_all
 from nacre.bench.tables import print_results, print_sweep
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +77,7 @@ def _report(log: Log) -> tuple[Path, ...]:
     results = tuple(sorted(log.record.results, key=lambda r: r.entry.length))
     print_it, draw = (print_sweep, plot_sweep) if log.record.sweep else (print_results, plot_ratios)
     print_it(results, console)
-    write_whole(log.stem.with_name(f"{log.stem.name}.png"), draw(results))
+    write_atomic(log.stem.with_name(f"{log.stem.name}.png"), draw(results))
     files = tuple(log.stem.with_name(f"{log.stem.name}.{suffix}") for suffix in ("json", "csv", "png"))
     for file in files:
         console.print(f"wrote {file}", soft_wrap=True)

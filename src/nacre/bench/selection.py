@@ -18,18 +18,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import Tensor
 
+from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
 from nacre.bench.selection_figures import plot_recall
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
-from nacre.io import write_whole
-from nacre.layer.select_cluster import cluster_topk, plan_clusters
 from nacre.layer.selection import best_columns, sqrt_topk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _CHUNK = 2**23  # exact scores at a time
-_METHODS = {"sqrt": sqrt_topk, "cluster": cluster_topk}
+_METHODS = {"sqrt": sqrt_topk}
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class SelectionRow:
         keys: Kind of keys.
         causal: Whether a query sees only keys up to itself.
         length: Number of keys and of queries.
-        method: "sqrt", "cluster" or "exact".
+        method: "sqrt" or "exact".
         recall: Share of the exact top K that is found.
         vectors: Vectors that the last query is compared with.
         milliseconds: Median time for all queries; of "exact" scaled up from the compared queries.
@@ -87,7 +86,7 @@ def run_selection(out: Path, settings: SelectionSettings | None = None) -> None:
         ("csv", _to_csv(rows).encode()),
         ("png", plot_recall(rows, settings.top_k)),
     ):
-        path = write_whole(out / f"bench-selection.{suffix}", data)
+        path = write_atomic(out / f"bench-selection.{suffix}", data)
         Console().print(f"wrote {path}", soft_wrap=True)
 
 
@@ -143,36 +142,36 @@ def vectors_scored(length: int, top_k: int, *, causal: bool) -> dict[str, int]:
 
     Example:
         >>> vectors_scored(1024, 8, causal=False)
-        {'sqrt': 64, 'cluster': 64, 'exact': 1024}
+        {'sqrt': 64, 'exact': 1024}
     """
     block = math.isqrt(length)
     blocks = math.ceil(length / block)
     width = block if causal else math.ceil(length / blocks)
     sqrt = blocks + (min(math.ceil(top_k / block), blocks) + causal) * width
-    return {"sqrt": sqrt, "cluster": plan_clusters(length, top_k, causal=causal).cost, "exact": length}
+    return {"sqrt": sqrt, "exact": length}
 
 
 def _print_table(rows: list[SelectionRow]) -> None:
     table = Table(
         title="selection of keys",
-        caption="recall: share of the best keys found; vectors: compared with the last query, sqrt/cluster; "
+        caption="recall: share of the best keys found; vectors: compared with the last query; "
         "ms: for all queries.",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
     )
-    for name in ("keys", "length", "recall\nsqrt", "\ncluster", "vectors", "ms\nsqrt", "\ncluster", "\nexact"):
+    for name in ("keys", "length", "recall", "vectors", "ms\nsqrt", "\nexact"):
         table.add_column(name, justify="left" if name == "keys" else "right", no_wrap=True)
     cells = {(r.keys, r.causal, r.length, r.method): r for r in rows}
     for keys, causal, length, method in cells:
         if method == "sqrt":
-            sqrt, cluster, exact = (cells[keys, causal, length, m] for m in ("sqrt", "cluster", "exact"))
+            sqrt, exact = (cells[keys, causal, length, m] for m in ("sqrt", "exact"))
             table.add_row(
                 f"{keys}, causal" if causal else keys,
                 f"{length:,}",
-                *(f"{r.recall:.3f}" for r in (sqrt, cluster)),
-                f"{sqrt.vectors}/{cluster.vectors}",
-                *(f"{r.milliseconds:,.0f}" for r in (sqrt, cluster, exact)),
+                f"{sqrt.recall:.3f}",
+                f"{sqrt.vectors}",
+                *(f"{r.milliseconds:,.0f}" for r in (sqrt, exact)),
             )
     Console().print(table)
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which can be told apart whatever the eye, and markers besides.
 _STYLES = {
     "exact": ("#000000", "^", "exact (compares with every key)"),
-    "cluster": ("#0072b2", "o", "cluster (groups of similar keys)"),
     "sqrt": ("#d55e00", "s", "sqrt (blocks of neighbours)"),
 }
 

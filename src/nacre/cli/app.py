@@ -11,7 +11,7 @@ from nacre.cli.drive import drive
 from nacre.cli.inspect import inspect, view
 from nacre.cli.study import study
 from nacre.tasks.recipe import Precision, Profile
-from nacre.train.scale.options import Cluster, Executor, Processes, Scale, Strategy
+from nacre.train.scale.options import Cluster, Executor, Processes, Scale
 
 _SCALE = "Scale-out"  # panel of the help
 
@@ -146,15 +146,11 @@ def train(
         int, typer.Option(help="Processes on each node that train one cell.", min=1, rich_help_panel=_SCALE)
     ] = 1,
     nodes: Annotated[int, typer.Option(help="Nodes, under torchrun.", min=1, rich_help_panel=_SCALE)] = 1,
-    strategy: Annotated[
-        Strategy,
-        typer.Option(help="ddp: each holds all weights; fsdp: each a part.", rich_help_panel=_SCALE),
-    ] = Strategy.DDP,
 ) -> None:
     """Train and test models on tasks, fold by fold. What is done is skipped; what was interrupted goes on."""
     from nacre.train.scale.torchrun import launch, needs_launch
 
-    scale = Scale(executor, Cluster(address, cpus, gpus), Processes(devices, nodes, strategy))
+    scale = Scale(executor, Cluster(address, cpus, gpus), Processes(devices, nodes))
     if needs_launch(scale.processes):
         raise typer.Exit(launch(scale.processes))
     from nacre.train.grid import Grid, run_grid

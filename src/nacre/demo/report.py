@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def write_files(out: Path, result: DemoResult, pictures: dict[str, bytes]) -> tu
         "result.json": (json.dumps(result.to_dict(), indent=1) + "\n").encode(),
         **pictures,
     }
-    return tuple(write_whole(out / name, content) for name, content in contents.items())
+    return tuple(write_atomic(out / name, content) for name, content in contents.items())
 
 
 def build_report(result: DemoResult, pictures: dict[str, bytes]) -> str:

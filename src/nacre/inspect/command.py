@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from nacre._util.files import write_atomic
 from nacre._util.progress import bars
 from nacre._util.provenance import provenance
 from nacre.inspect.analysis.gates import gate_by_label
@@ -22,7 +23,6 @@ from nacre.inspect.analysis.lesion_study import lesion_study
 from nacre.inspect.analysis.strengths import strengths
 from nacre.inspect.analysis.tuning import TooFewLabels, tuning
 from nacre.inspect.viewer.command import open_recording
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,9 +140,9 @@ def _write_tables(recording: Recording, options: InspectOptions, console: Consol
     except TooFewLabels as error:  # there is still a lot to tell
         console.print(f"no tuning: {error}")
     for name, rows in tables.items():
-        write_whole(out / name, _csv(rows).encode())
+        write_atomic(out / name, _csv(rows).encode())
     summary = _summary(recording, options, found, tuned, study)
-    write_whole(out / "inspect.json", (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
+    write_atomic(out / "inspect.json", (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
     _show(console, summary)
     console.print(f"wrote {', '.join([*tables, 'inspect.json'])} into {out}")
 

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from nacre.io import saveable
 from nacre.layer import streaming
 from nacre.layer.backbone import Backbone
-from nacre.layer.choose import choose_keys
 from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
 from nacre.layer.gates import TimeGateHeads
 from nacre.layer.inputs import prepare
 from nacre.layer.match import MatchSynapse, since_first
 from nacre.layer.packing import Packing
 from nacre.layer.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
+from nacre.layer.selection import choose_keys
 from nacre.layer.sensory import SensoryGate
 from nacre.layer.trace import Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring

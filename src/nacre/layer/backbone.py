@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.layer.circuit import ACTIVATIONS, NCPCell
+from nacre.layer.circuit import NCPCell
 from nacre.layer.synapses import CircuitWeights, pick
 from nacre.native import library
-from nacre.native.circuit import ACTIVATION_CODES, Circuit, settle_selected
+from nacre.native.activations import ACTIVATION_CODES, ACTIVATIONS
+from nacre.native.circuit import Circuit, settle_selected
 from nacre.native.program import compile_rows
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 

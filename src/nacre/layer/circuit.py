@@ -10,23 +10,11 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, require_tensor, whole
 from nacre.layer.synapses import CircuitWeights
+from nacre.native.activations import ACTIVATIONS
 from nacre.wiring.wiring import GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nacre.wiring.wiring import Wiring
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-    "elu": nn.functional.elu,
-    "gelu": nn.functional.gelu,
-    "silu": nn.functional.silu,
-    "softsign": nn.functional.softsign,
-    "identity": lambda x: x,
-}
 
 
 class NCPCell(nn.Module):

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from nacre._util.checks import choice, flag, real, whole
-from nacre.layer.circuit import ACTIVATIONS
 from nacre.layer.dynamics import Mode
+from nacre.native.activations import ACTIVATIONS
 from nacre.wiring.builders import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
 from nacre.wiring.wiring import Wiring
 
@@ -31,8 +31,6 @@ class Selection(StrEnum):
 
     SQRT = "sqrt"
     """Best blocks of about sqrt(S) keys, then best keys (the paper's Algorithm 2)."""
-    CLUSTER = "cluster"
-    """Best groups of similar keys, wherever they are, then best keys in them."""
     EXACT = "exact"
     """Best keys among all."""
 
@@ -85,11 +83,10 @@ class NACConfig:
         causal: Whether a query sees only keys up to itself.
         dropout: Share of attention weights dropped in training.
         phi: Range of the content target: "sigmoid", "tanh" or "linear".
-        selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours), "cluster" (groups of similar
-            keys; finds more of the best ones, in more time) or "exact" (compares all).
-        block_size: Keys in a block of "sqrt", half of those in a group of "cluster"; None for floor(sqrt(S)).
-        reach: Keys with which "sqrt" and "cluster" compare a query, in whole blocks; None for as few blocks as
-            hold `top_k` keys, as in the paper.
+        selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours) or "exact" (compares all).
+        block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)).
+        reach: Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold `top_k` keys,
+            as in the paper.
         match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or
             "both" (content and elapsed time). Keys are then chosen by their strength, which learns.
         gain: Strength at which these synapses start, > 0.
@@ -195,6 +192,11 @@ class NACConfig:
     def from_dict(cls, values: dict[str, Any]) -> NACConfig:
         """Inverse of `to_dict`."""
         values = dict(values)
+        if values.get("selection") == "cluster":
+            raise ValueError(
+                "it was saved with selection='cluster', which nacre no longer has; "
+                "train it again with selection='sqrt' and reach=256"
+            )
         if isinstance(values.get("wiring"), dict):
             values["wiring"] = Wiring.from_dict(values["wiring"])
         return cls(**values)

@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 from nacre.layer.config import Phi
 from nacre.layer.dynamics import solve_logits, time_gate, wide
-from nacre.layer.plan import SCALARS, chunk_rows
 from nacre.native import library
 from nacre.native.selected import dot_selected, mix_selected
 
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
     from nacre.layer.backbone import WiredBackbone
     from nacre.layer.config import NACConfig
+
+CHUNK_NUMBERS = 2**21  # of a chunk of pairs: 8 MB in float32, about what a core's caches hold
+_SCALARS = 16  # gates, logits and weights of a pair, and what lies between
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     Phi.SIGMOID: torch.sigmoid,
@@ -92,7 +94,7 @@ def attend(
     elif (share := _watched_shares(tokens, wired, config, dropout, watch)) is not None:
         return mix(share, tokens.value, tokens.index)
     if motor is None:
-        spans = _spans(rows, chunk_rows(heads, columns, len(wired.backbone.projected)))
+        spans = _spans(rows, _chunk_rows(heads, columns, len(wired.backbone.projected)))
         parts = _in_turn(
             lambda some: _attend_rows(tokens, wired, config, dropout, some, watch),
             spans,
@@ -101,7 +103,7 @@ def attend(
         )
         return torch.cat(parts) if len(parts) > 1 else parts[0]
     # Split, not sliced: the gradient of a slice is as large as the whole.
-    chunk = chunk_rows(heads, columns, SCALARS)
+    chunk = _chunk_rows(heads, columns, _SCALARS)
     gate = pair_time_gates(tokens, everything)
     motors = motor.split(chunk, 2)
     gates = [None] * len(motors) if gate is None else gate.split(chunk, 2)
@@ -126,8 +128,8 @@ def _watched_shares(
     """What each value counts, [H, R, K], by the compiled kernel; None where it cannot run."""
     heads, rows, columns = tokens.index.shape
     # The chunks of `attend`: the last bits of PyTorch's functions depend on where in memory a number lies.
-    spans = _spans(rows, chunk_rows(heads, columns, SCALARS))
-    size = chunk_rows(heads, columns, len(wired.backbone.circuit_seen.program.kind))
+    spans = _spans(rows, _chunk_rows(heads, columns, _SCALARS))
+    size = _chunk_rows(heads, columns, len(wired.backbone.circuit_seen.program.kind))
     parts = []
     for some in spans:
         motors, neurons = [], []
@@ -144,6 +146,11 @@ def _watched_shares(
             watch(slice(some.start + piece.start, some.start + piece.stop), gates.rows(piece), states)
         parts.append(shares(gates, config, dropout))
     return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+
+
+def _chunk_rows(heads: int, columns: int, width: int) -> int:
+    """Query rows to work on at a time, where each of their pairs takes `width` numbers."""
+    return max(1, CHUNK_NUMBERS // (heads * columns * width))
 
 
 def _spans(rows: int, size: int) -> list[slice]:

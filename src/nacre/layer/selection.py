@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import padding_mask, whole
+from nacre.layer.config import NACConfig, Selection
 from nacre.native import library
 from nacre.native.selection import MOST_KEYS
 from nacre.native.selection import sqrt_search as native_search
@@ -58,8 +59,8 @@ def sqrt_topk(
         >>> index.shape
         torch.Size([1, 2, 50, 4])
     """
-    padding = check_search(q, k, top_k, key_padding_mask, causal)
-    check_sizes(block_size, reach)
+    padding = _check_search(q, k, top_k, key_padding_mask, causal)
+    _check_sizes(block_size, reach)
     shape = (q.shape[0], q.shape[2])
     if query_padding_mask is None:
         skip = torch.zeros(shape, dtype=torch.bool, device=q.device)
@@ -82,7 +83,7 @@ def exact_topk(
 
     Args and result as for `sqrt_topk`.
     """
-    padding = check_search(q, k, top_k, key_padding_mask, causal)
+    padding = _check_search(q, k, top_k, key_padding_mask, causal)
     search = _exact_op if torch.compiler.is_compiling() else _exact_search
     return search(q, k, padding, top_k, causal)
 
@@ -92,7 +93,7 @@ def all_pairs(
     q: Tensor, k: Tensor, *, key_padding_mask: Tensor | None = None, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Every key for every query: K = S columns."""
-    padding = check_search(q, k, 1, key_padding_mask, causal)
+    padding = _check_search(q, k, 1, key_padding_mask, causal)
     shape = (*q.shape[:3], k.shape[2])
     position = torch.arange(k.shape[2], device=k.device)
     valid = ~padding[:, None, None]
@@ -100,6 +101,38 @@ def all_pairs(
         valid = valid & (position <= position[:, None])
     valid = valid.expand(shape).contiguous()  # export cannot follow the strides of an expanded view
     return position.where(valid, 0), valid
+
+
+def choose_keys(
+    config: NACConfig, q: Tensor, k: Tensor, padding: Tensor | None, skip: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Keys of each query by the layer's options; no gradient flows through the choice.
+
+    Args:
+        config: The layer's options.
+        q: [B, H, T, D] what queries are compared by.
+        k: [B, H, S, D] what keys are.
+        padding: [B, S] bool, keys that nobody gets.
+        skip: [B, T] bool, queries that need no key.
+
+    Returns:
+        index and valid, [B, H, T, K].
+    """
+    q, k, causal = q.detach(), k.detach(), config.causal
+    if config.top_k is None:
+        return all_pairs(q, k, key_padding_mask=padding, causal=causal)
+    if config.selection == Selection.EXACT:
+        return exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=causal)
+    return sqrt_topk(
+        q,
+        k,
+        config.top_k,
+        key_padding_mask=padding,
+        query_padding_mask=skip,
+        causal=causal,
+        block_size=config.block_size,
+        reach=config.reach,
+    )
 
 
 def _sqrt_search(
@@ -168,15 +201,15 @@ _exact_op = torch.library.custom_op(
 def _sqrt_shape(
     q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, *_: object
 ) -> tuple[Tensor, Tensor]:
-    return empty_result(q, top_k)
+    return _empty_result(q, top_k)
 
 
 @_exact_op.register_fake
 def _exact_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
-    return empty_result(q, top_k)
+    return _empty_result(q, top_k)
 
 
-def check_sizes(block_size: int | None, reach: int | None) -> None:
+def _check_sizes(block_size: int | None, reach: int | None) -> None:
     """Refuse what is not positive."""
     for name, value in (("block_size", block_size), ("reach", reach)):
         if value is not None:
@@ -188,13 +221,13 @@ def blocks_to_search(top_k: int, block: int, reach: int | None) -> int:
     return math.ceil(max(top_k, reach or 0) / block)
 
 
-def empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+def _empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Index and valid of the right shape, for tracing."""
     shape = (*q.shape[:3], top_k)
     return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
 
 
-def check_search(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None, causal: bool) -> Tensor:
+def _check_search(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None, causal: bool) -> Tensor:
     """Refuse bad arguments of a selection; the padding mask [B, S], made up where there is none."""
     whole("top_k", top_k, 1)
     if q.dim() != 4 or k.dim() != 4 or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:

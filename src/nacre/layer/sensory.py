@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.layer.circuit import ACTIVATIONS, NCPCell
+from nacre.layer.circuit import NCPCell
 from nacre.layer.synapses import CircuitWeights, pick
+from nacre.native.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
     import torch

@@ -75,8 +75,6 @@ def new_state(
     whole("max_len", max_len, 1)
     choice("overflow", overflow, Overflow)
     _require_causal(config, "init_state")
-    if config.selection == Selection.CLUSTER:
-        raise ValueError('streaming needs selection="sqrt" or "exact": groups of similar keys change as keys come')
     block = min(config.block_size or math.isqrt(max_len), max_len)
     ring = (math.ceil(max_len / block), block)
     device, heads, width = owner.device, config.num_heads, config.d_head

@@ -1,13 +1,13 @@
 """The zoo: every model of the paper's table behind one call."""
 
 from nacre.models import cfc as cfc
-from nacre.models import cfc_ncp as cfc_wired
+from nacre.models import cfc_ncp as cfc_ncp
 from nacre.models import contiformer as contiformer
 from nacre.models import ct_rnn as ct_rnn
 from nacre.models import cta as cta
 from nacre.models import deepstate as deepstate
 from nacre.models import gru_ode as gru_ode
-from nacre.models import linear_attention as rela
+from nacre.models import linear_attention as linear_attention
 from nacre.models import ltc as ltc
 from nacre.models import mmrnn as mmrnn
 from nacre.models import mtan as mtan

@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from nacre._util.files import cache_folder
+
 _HERE = Path(__file__).parent
 _SOURCES = ("cfc.cpp", "circuit.cpp", "ltc.cpp", "selection.cpp", "selected.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
@@ -45,14 +47,6 @@ def build(folder: Path | None = None) -> Path:
     if target.exists():
         return target
     raise RuntimeError(f"{compiler} failed: {errors[0]}")
-
-
-def cache_folder() -> Path:
-    """`$NACRE_CACHE`, or nacre's folder in the user's cache."""
-    if own := os.environ.get("NACRE_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "nacre"
 
 
 def _compile(compiler: str, extra: tuple[str, ...], target: Path) -> str | None:

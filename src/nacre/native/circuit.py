@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nacre.native.activations import ACTIVATION_CODES
 from nacre.native.library import call
 from nacre.native.program import evaluate
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from nacre.native.program import Program
 
-# Activations whose slope follows from their value; the others run in PyTorch.
-ACTIVATION_CODES = {"tanh": 0, "sigmoid": 1, "relu": 2, "softsign": 3, "identity": 4}
 _POINTER = ctypes.c_void_p
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre.layer.circuit import ACTIVATIONS
+from nacre.native.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
     from torch import Tensor

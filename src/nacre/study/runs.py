@@ -8,9 +8,9 @@ import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nacre._util.locks import Busy, alone
+from nacre._util.files import write_atomic
+from nacre._util.locks import LockedElsewhere, hold_lock
 from nacre._util.progress import bars
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -95,7 +95,7 @@ def _run(run: Run, out: Path, progress: Progress, console: Console) -> dict[str,
 
     try:
         result = run_once(run, out, show)
-    except Busy:
+    except LockedElsewhere:
         console.print(f"{run} is at work in another process", style="dim", highlight=False)
         return None
     finally:
@@ -109,15 +109,15 @@ def run_once(run: Run, out: Path, on_step: OnStep) -> dict[str, Any] | None:
     """Do a run and write its result file; None if that has been done.
 
     Raises:
-        Busy: If another process is at work on it.
+        LockedElsewhere: If another process is at work on it.
     """
     path = run.path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.with_suffix(".lock")):
+    with hold_lock(path.with_suffix(".lock")):
         if path.exists():
             return None
         result = run.do(on_step)
-        write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
+        write_atomic(path, (json.dumps(result, indent=1) + "\n").encode())
     return result
 
 
@@ -156,4 +156,4 @@ def csv_text(rows: Iterable[DataclassInstance], kind: type[DataclassInstance]) -
 def write_files(files: dict[Path, bytes], console: Console) -> None:
     """Write tables and pictures, each whole, and say where."""
     for path, data in files.items():
-        console.print(f"wrote {write_whole(path, data)}", soft_wrap=True, highlight=False)
+        console.print(f"wrote {write_atomic(path, data)}", soft_wrap=True, highlight=False)

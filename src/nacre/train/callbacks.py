@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from lightning.pytorch.callbacks import EarlyStopping
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 from nacre.train.lightning_module import TRAIN_LOSS, VALID_LOSS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Log(L.Callback):
             text = io.StringIO()
             writer = csv.writer(text, lineterminator="\n")
             writer.writerows([_COLUMNS, *([row[name] for name in _COLUMNS] for row in self.rows)])
-            write_whole(self.path, text.getvalue().encode())
+            write_atomic(self.path, text.getvalue().encode())
         trainer.should_stop = trainer.should_stop or self.diverged
 
     @property

@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre._util.locks import alone
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
+from nacre._util.locks import hold_lock
 from nacre.tasks.recipe import Precision, Profile
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Cell:
         if mark.parent.exists() and (not mark.exists() or mark.read_text() != self.fingerprint()):
             shutil.rmtree(mark.parent)
         mark.parent.mkdir(exist_ok=True)
-        write_whole(mark, self.fingerprint().encode())
+        write_atomic(mark, self.fingerprint().encode())
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Hold the cell for this process; raises `nacre._util.locks.Busy` if another one holds it."""
-        return alone(self.directory / ".lock")
+    def hold_lock(self) -> AbstractContextManager[None]:
+        """Hold the cell for this process; raises `nacre._util.locks.LockedElsewhere` if another one holds it."""
+        return hold_lock(self.directory / ".lock")

@@ -20,7 +20,6 @@ from nacre.tasks.augment.registry import augmentation_of
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
 from nacre.train.callbacks import Log, Patience
 from nacre.train.lightning_module import VALID_LOSS, Training
-from nacre.train.scale.strategy import plugins_of, strategy_of
 from nacre.train.scale.worker_group import ALONE
 
 if TYPE_CHECKING:
@@ -131,16 +130,14 @@ def fit(
     )
     if precision is Precision.FLOAT64:
         network.double()  # before Lightning would, which reads a checkpoint, or spreads weights, earlier
-    plugins = plugins_of(team.processes, precision)
     patience, log = Patience(budget.patience), Log(directory / "log.csv")
     with _quiet():
         trainer = L.Trainer(
             accelerator="auto",
             devices=team.processes.devices,
             num_nodes=team.processes.nodes,
-            strategy=strategy_of(team.processes),
-            precision=None if plugins else precision,  # pyright: ignore[reportArgumentType]
-            plugins=plugins,  # pyright: ignore[reportArgumentType]
+            strategy="auto" if team.size == 1 else "ddp",
+            precision=precision,  # pyright: ignore[reportArgumentType]
             max_epochs=budget.rounds,
             gradient_clip_val=recipe.clip,
             logger=TensorBoardLogger(directory, name="tensorboard", version=""),

@@ -16,7 +16,7 @@ from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
 from nacre.train.grid_serial import follow, run_serial
 from nacre.train.progress_report import Report
-from nacre.train.scale.options import Executor, Scale, Strategy
+from nacre.train.scale.options import Executor, Scale
 from nacre.train.scale.worker_group import FAILURES, team_of
 
 if TYPE_CHECKING:
@@ -89,8 +89,6 @@ def plan(grid: Grid, report: Report) -> list[Cell]:
     Raises:
         ValueError: If a name or number makes no sense.
     """
-    if grid.scale.processes.strategy is Strategy.FSDP and grid.precision is Precision.MIXED_FLOAT16:
-        raise ValueError("--strategy fsdp does not go with --precision 16-mixed; bf16-mixed does, and so does ddp")
     models = expand_models(grid.models)
     tasks = [load_task(load_recipe(name), grid.data_dir) for name in grid.tasks]
     for task in tasks:

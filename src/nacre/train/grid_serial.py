@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from nacre._util.locks import Busy
+from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
 from nacre.tasks.controls.registry import CONTROLS
 from nacre.train.progress_report import name_of
@@ -52,7 +52,7 @@ def _run(cell: Cell, progress: Progress, report: Report, team: Team) -> None:
     bar = progress.add_task(name_of(cell), total=None, loss="")
     try:
         result = _run_with_bar(cell, progress, bar, team)
-    except Busy:
+    except LockedElsewhere:
         return report.busy(cell)
     finally:
         progress.remove_task(bar)

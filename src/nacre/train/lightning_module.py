@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import lightning as L
@@ -11,7 +10,6 @@ import torch
 from nacre.data.batches import part_of
 from nacre.data.dataset import UNSCORED
 from nacre.tasks.answers import scored
-from nacre.train.scale.options import Strategy
 from nacre.train.scale.worker_group import ALONE
 
 if TYPE_CHECKING:
@@ -46,21 +44,6 @@ class Training(L.LightningModule):
         self.recipe = recipe
         self.seed = seed
         self.team = team
-        self._sharded = False
-
-    def configure_model(self) -> None:
-        """Spread a copy of the network over the processes, if that is the strategy; the network itself is kept.
-
-        As one unit: code that uses weights outside the module that holds them, as our kernels do, then sees them.
-        """
-        if self.team.processes.strategy is not Strategy.FSDP or self._sharded:
-            return
-        from torch.distributed.fsdp import fully_shard
-
-        network = copy.deepcopy(self.network)
-        mesh = self.device_mesh
-        fully_shard(network.to(self.device), mesh=None if mesh is None else mesh["data_parallel"])
-        self.network, self._sharded = network, True
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Draw the same numbers in a step whether training was interrupted before it or not.

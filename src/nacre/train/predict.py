@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nacre._util.files import write_atomic
 from nacre.data.dataset import Kind
 from nacre.data.tables.columns import Columns
 from nacre.data.tables.csv_unlabelled import read_new
-from nacre.io import load, write_whole
+from nacre.io import load
 from nacre.tasks.network import TaskNetwork
 from nacre.train.evaluate import outputs_of
 
@@ -49,7 +50,7 @@ def predict_csv(run: Path, path: Path) -> pd.DataFrame:
 def write_predictions(run: Path, path: Path, out: Path) -> None:
     """Predict and write a CSV file, whole or not at all."""
     table = predict_csv(run, path)
-    write_whole(out, table.to_csv(index=False).encode())
+    write_atomic(out, table.to_csv(index=False).encode())
 
 
 def _read_run(run: Path) -> tuple[TaskNetwork, Columns]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
 from nacre.data.dataset import Kind
-from nacre.io import save, write_whole
+from nacre.io import save
 from nacre.tasks.answers import answers_of
 from nacre.tasks.controls.registry import CONTROLS, create_control
 from nacre.tasks.metrics import metric_of
@@ -53,7 +54,7 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), team: Team = AL
         What the result file holds.
 
     Raises:
-        Busy: If another process is at work on it.
+        LockedElsewhere: If another process is at work on it.
     """
     directory = cell.directory
     directory.mkdir(parents=True, exist_ok=True)
@@ -64,10 +65,10 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), team: Team = AL
         began = time.monotonic()
         found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks, team)
         result = _without_nan(_describe(cell, found, time.monotonic() - began))
-        write_whole(directory / "recipe.toml", to_toml(cell.task.recipe).encode())
+        write_atomic(directory / "recipe.toml", to_toml(cell.task.recipe).encode())
         if cell.task.columns is not None:
-            write_whole(directory / "columns.json", json.dumps(cell.task.columns.to_dict(), indent=1).encode())
-        write_whole(directory / RESULT, json.dumps(result, indent=1, allow_nan=False).encode())
+            write_atomic(directory / "columns.json", json.dumps(cell.task.columns.to_dict(), indent=1).encode())
+        write_atomic(directory / RESULT, json.dumps(result, indent=1, allow_nan=False).encode())
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)  # only now: the result stands without them
     return result
 
@@ -160,7 +161,7 @@ def _unit(cell: Cell) -> Tensor:
 
 
 def _budget(cell: Cell, budget: Budget, fitted: Fitted, team: Team) -> dict[str, Any]:
-    several = {"processes": team.size, "strategy": str(team.processes.strategy)}
+    several = {"processes": team.size, "strategy": "ddp"}
     return {
         "profile": str(budget.profile),
         "steps": budget.rounds * budget.steps,
@@ -234,4 +235,4 @@ def _keep_predictions(cell: Cell, outputs: Tensor) -> None:
         step=np.median(step),
         unit=data.time_unit,
     )
-    write_whole(cell.directory / "predictions.npz", file.getvalue())
+    write_atomic(cell.directory / "predictions.npz", file.getvalue())

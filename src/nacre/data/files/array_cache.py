@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from nacre.data.files.store import cache_dir
-from nacre.io import write_whole
+from nacre._util.files import cache_folder, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,7 @@ def cached(reader: str, source: _Source, parse: Callable[[_Source], Arrays]) -> 
         parse: Makes named arrays.
     """
     key = hashlib.sha256(json.dumps([reader, source.sha256], sort_keys=True).encode()).hexdigest()[:16]
-    path = cache_dir() / "parsed" / f"{reader}-{key}.npz"
+    path = cache_folder() / "parsed" / f"{reader}-{key}.npz"
     kept = _kept(path)
     if kept is not None:
         return kept
@@ -56,7 +55,7 @@ def cached(reader: str, source: _Source, parse: Callable[[_Source], Arrays]) -> 
     np.savez(file, allow_pickle=False, **arrays)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, file.getvalue())
+        write_atomic(path, file.getvalue())
     except OSError as error:
         warnings.warn(
             f"cannot keep parsed data in {path.parent} ({error.strerror or error}), so the next load parses "

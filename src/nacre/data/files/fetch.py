@@ -7,8 +7,9 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
+from nacre._util.files import cache_folder
 from nacre.data.files.catalogue import entry
-from nacre.data.files.store import Found, cache_dir, find, path_of, read, read_file
+from nacre.data.files.store import Found, find, path_of, read, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ def obtain(name: str, data_dir: Path | None = None) -> Source:
         FileNotFoundError: If it is not there and cannot be fetched; says what is missing and where to get it.
         ValueError: If what is there is damaged.
     """
-    return read(name, find(name, data_dir) or fetch(name, cache_dir()))
+    return read(name, find(name, data_dir) or fetch(name, cache_folder()))
 
 
 def fetch(name: str, into: Path, show: Callable[[int, int], None] | None = None) -> Found:

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from nacre._util.files import cache_folder
 from nacre.data.files.catalogue import CATALOG, entry, load_dataset
 from nacre.data.files.fetch import fetch, official
-from nacre.data.files.store import cache_dir, find, read
+from nacre.data.files.store import find, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ def get_data(names: Sequence[str], data_dir: Path | None = None) -> None:
     Raises:
         ValueError: If a file could not be had or is damaged, after all others have been tried.
     """
-    console, into, failed = Console(), data_dir or cache_dir(), []
+    console, into, failed = Console(), data_dir or cache_folder(), []
     for name in _chosen(names):
         if not entry(name).forms:
             how = "recorded by yourself" if entry(name).recorded else "generated"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from nacre._util.files import cache_folder
 from nacre.data.files.catalogue import entry
 
 if TYPE_CHECKING:
@@ -60,15 +61,6 @@ class Source:
     paths: dict[str, Path]
 
 
-def cache_dir() -> Path:
-    """Where nacre keeps what it fetched and parsed: `$NACRE_CACHE`, or the user's cache folder."""
-    if chosen := os.environ.get("NACRE_CACHE"):
-        return Path(chosen)
-    import pooch  # here, so that `import nacre` works without it
-
-    return Path(pooch.os_cache("nacre"))
-
-
 def recorded_in(data_dir: Path | None, names: Sequence[str]) -> list[Path]:
     """Folders where data of your own may lie, in the order of the search.
 
@@ -80,7 +72,7 @@ def recorded_in(data_dir: Path | None, names: Sequence[str]) -> list[Path]:
     if data_dir is not None:
         return [*(Path(data_dir) / name for name in names), Path(data_dir)]
     chosen = os.environ.get("NACRE_DATA")
-    roots = [Path(), *([Path(chosen)] if chosen else []), cache_dir()]
+    roots = [Path(), *([Path(chosen)] if chosen else []), cache_folder()]
     return [root / name for root in roots for name in names]
 
 
@@ -99,7 +91,7 @@ def find(name: str, data_dir: Path | None = None) -> Found | None:
     """
     searches = [[_folder("data_dir", data_dir)]] if data_dir is not None else []
     chosen = os.environ.get("NACRE_DATA")
-    searches.append([*([_folder("$NACRE_DATA", Path(chosen))] if chosen else []), cache_dir()])
+    searches.append([*([_folder("$NACRE_DATA", Path(chosen))] if chosen else []), cache_folder()])
     for roots in searches:
         for form in entry(name).forms:
             for root in roots:

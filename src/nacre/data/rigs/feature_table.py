@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,7 @@ def write_table(path: Path, table: FeatureTable) -> Path:
     file = io.BytesIO()
     pq.write_table(arrow.replace_schema_metadata({_ABOUT: json.dumps(about).encode()}), file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, file.getvalue())
+    return write_atomic(path, file.getvalue())
 
 
 def read_table(path: Path) -> FeatureTable:

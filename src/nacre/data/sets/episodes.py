@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def write_episode(folder: Path, episode: Episode) -> Path:
     np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{episode.drive.name}{SUFFIX}"
-    write_whole(path, file.getvalue())
+    write_atomic(path, file.getvalue())
     return path
 
 

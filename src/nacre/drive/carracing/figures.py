@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
 from nacre.drive.carracing.road import HALF_WIDTH
 from nacre.drive.carracing.world import FPS
-from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from PIL import Image
 
+from nacre._util.files import write_atomic
 from nacre.drive.carracing.episode import run_episode
 from nacre.drive.carracing.film_frame import Moment, draw
 from nacre.drive.carracing.policy import NetworkDriver
 from nacre.drive.carracing.saliency import heat_now
 from nacre.drive.carracing.world import FPS
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def film(driver: Driver, drive: Drive, stem: Path) -> Film:
         camera.check()
         beginning = _gif(camera.beginning)
         os.replace(new, mp4)
-    return Film(mp4, write_whole(gif, beginning), episode)
+    return Film(mp4, write_atomic(gif, beginning), episode)
 
 
 class _Camera:

@@ -7,11 +7,11 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
 from nacre.data.sets.episodes import ACTIONS, Drive
 from nacre.drive.carracing.episode import errors_of, run_episode
 from nacre.drive.carracing.policy import NetworkDriver
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def drive_lap(lap: Lap, out: Path) -> dict[str, Any]:
     }
     path = lap.path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept).encode())
+    write_atomic(path, json.dumps(kept).encode())
     return kept
 
 

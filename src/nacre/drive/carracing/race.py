@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nacre._util.checks import whole
+from nacre._util.files import write_atomic
 from nacre._util.pool import default_jobs, each
 from nacre._util.provenance import provenance
 from nacre.data.sets.episodes import Drive
@@ -22,7 +23,6 @@ from nacre.drive.carracing.contender import Contender, contenders
 from nacre.drive.carracing.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
 from nacre.drive.carracing.policy import Decision, NetworkDriver
 from nacre.drive.carracing.standings import COLUMNS, Standing, as_rows, markdown, standing, words
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,10 +135,10 @@ def _write(race: Race, who: Sequence[Contender], rows: Sequence[Standing], laps:
         "commits": sorted({str(lap["provenance"]["commit"]) for lap in laps}),
         "provenance": provenance(None),
     }
-    write_whole(race.out / "standings.md", markdown(rows).encode())
-    write_whole(race.out / "standings.csv", _csv(as_rows(rows)))
-    write_whole(race.out / "laps.csv", _csv([["contender", "condition", "seed", *_FIGURES], *each_lap]))
-    write_whole(race.out / "race.json", json.dumps(about, indent=1).encode())
+    write_atomic(race.out / "standings.md", markdown(rows).encode())
+    write_atomic(race.out / "standings.csv", _csv(as_rows(rows)))
+    write_atomic(race.out / "laps.csv", _csv([["contender", "condition", "seed", *_FIGURES], *each_lap]))
+    write_atomic(race.out / "race.json", json.dumps(about, indent=1).encode())
 
 
 def _csv(rows: Sequence[Sequence[object]]) -> bytes:
@@ -159,7 +159,7 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
             continue
         path = race.out / f"tracks-{condition}.png"
         colours = "random colours" if condition == COLOURS else "plain colours"
-        write_whole(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {colours}"))
+        write_atomic(path, draw_tracks([done[lap] for lap in shown], f"track {race.seed}, {colours}"))
         console.print(f"wrote {path}", markup=False)
         for lap in shown if race.film else ():
             stem, driver = race.out / f"drive-{lap.contender.name}-{condition}", lap.contender.driver()

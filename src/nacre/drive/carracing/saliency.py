@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from nacre._util.checks import whole
+from nacre._util.files import write_atomic
 from nacre.data.sets.episodes import ACTIONS, FRAME
 from nacre.drive.carracing.world import FPS
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def strip(driver: NetworkDriver, episode: Episode, path: Path, moments: int = 8)
         ax.set_ylabel(text, fontsize=12)
     figure.suptitle(f"{driver.name} on track {episode.drive.seed}: Grad-CAM of the likeliest action", fontsize=13)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, png(figure))
+    return write_atomic(path, png(figure))
 
 
 def spread_moments(actions: NDArray[np.int64], count: int) -> list[int]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.colors import Normalize
 
+from nacre._util.plotting import COLOURS
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.figures import panels, style
-from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

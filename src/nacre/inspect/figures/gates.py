@@ -8,8 +8,8 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import Normalize
 
+from nacre._util.plotting import COLOURS, DASHES
 from nacre.inspect.figures import panels, style
-from nacre.train.report.figure_style import COLOURS, DASHES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.ticker import MaxNLocator
 
+from nacre._util.plotting import COLOURS
 from nacre.inspect.figures import style
 from nacre.tasks.controls.simple import SEEN
-from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

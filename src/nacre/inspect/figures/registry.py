@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib
 
+from nacre._util.files import write_atomic
 from nacre.inspect.figures.activity import draw_activity
 from nacre.inspect.figures.attention import draw_attention
 from nacre.inspect.figures.circuit import draw_circuit
@@ -15,7 +16,6 @@ from nacre.inspect.figures.gates import draw_gates
 from nacre.inspect.figures.lesion import draw_lesion
 from nacre.inspect.figures.tuning import draw_tuning
 from nacre.inspect.options import FigureKind
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     import os
@@ -66,4 +66,4 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "nacre", "pdf.fonttype": 42}):
         figure.savefig(buffer, format=suffix, dpi=_DPI, metadata=_UNDATED[suffix])
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, buffer.getvalue())
+    return write_atomic(path, buffer.getvalue())

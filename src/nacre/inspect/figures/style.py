@@ -14,10 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from nacre._util.plotting import open_frame
+from nacre._util.plotting import COLOURS, open_frame
 from nacre.inspect.analysis import labels
 from nacre.inspect.recording.recording import GROUPS
-from nacre.train.report.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nacre._util.checks import whole
+from nacre._util.files import write_atomic
 from nacre.inspect.viewer.app import SCRIPTS, page_file
 from nacre.inspect.viewer.source import Source, plain
-from nacre.io import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def write_report(recordings: Sequence[Recording], path: Path, sample: int = 0) -
     for name in SCRIPTS:
         page = page.replace(f'<script src="page/{name}"></script>', f"<script>\n{page_file(name)}</script>")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, page.encode())
+    write_atomic(path, page.encode())
 
 
 def report_data(recordings: Sequence[Recording], sample: int) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
 from nacre.study.recall.run import guessed
-from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

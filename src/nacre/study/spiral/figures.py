@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
 from nacre.study.spiral.data import PARTS
 from nacre.study.spiral.grid import DEFAULT, Section, sections_of
 from nacre.study.spiral.table import setting_of
-from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
 from nacre.study.uat.data import Target, controls, grid
 from nacre.study.uat.network import Variant
 from nacre.study.uat.table import TITLES, rows_of
-from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

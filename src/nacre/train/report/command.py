@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 from nacre.train.report.figures import write_plots
 from nacre.train.report.paper_tables import csv_paper_table, markdown_paper_table, print_paper_table
 from nacre.train.report.tables import csv_table, markdown_table, print_table
@@ -48,7 +48,7 @@ def show(tables: Tables) -> None:
     written = []
     for path, text in ((tables.markdown, _markdown), (tables.csv, _csv)):
         if path is not None:
-            written.append(write_whole(path, text(tables).encode()))
+            written.append(write_atomic(path, text(tables).encode()))
     if not tables.paper:
         written += write_plots(tables.runs, tables.plots or tables.runs / "plots")
     for path in written:

@@ -12,13 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.files import write_atomic
+from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
 from nacre.data.dataset import Kind
-from nacre.io import write_whole
 from nacre.train.report.compare import blocks_of, mean_ranks, rows_of
-from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE, NothingToDraw
 from nacre.train.report.results import find_results
-from nacre.train.report.run_figures import forecast_curves, loss_curves
+from nacre.train.report.run_figures import NothingToDraw, forecast_curves, loss_curves
 from nacre.train.report.statistics import critical_difference
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def write_plots(directory: str | os.PathLike[str], out: str | os.PathLike[str]) 
     for stem, draw in jobs:
         path = out / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', stem)}.png"
         try:
-            written.append(write_whole(path, draw()))
+            written.append(write_atomic(path, draw()))
         except NothingToDraw as reason:
             console.print(f"{path.name} is not drawn: {reason}", markup=False, soft_wrap=True)
     return written

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from nacre._util.plotting import open_frame, png
-from nacre.train.report.figure_style import COLOURS, DASHES, SMALL, TEXT, TITLE, NothingToDraw, leading
+from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, TITLE, open_frame, png
+from nacre.train.report.compare import REFERENCE, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 _WINDOWS = 5  # consecutive test windows whose mean is shown, as in the paper's figure,
 _FIRST = 100  # from this one on
 _TRUTH = "#444444"
+SHOWN = len(COLOURS)  # lines that a panel has room for
+
+
+class NothingToDraw(ValueError):
+    """The runs do not hold what a picture shows; the message says what is missing."""
+
+
+def leading(block: Block, having: set[str]) -> list[str]:
+    """Models for the lines of a panel: NAC and the best of the others, then controls, of those that have data."""
+    names = [row.model for row in rows_of(block) if row.model in having]
+    return sorted(sorted(names, key=lambda name: name != REFERENCE)[:SHOWN], key=lambda name: name != REFERENCE)
 
 
 class Forecast(NamedTuple):

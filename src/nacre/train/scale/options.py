@@ -15,13 +15,6 @@ class Executor(StrEnum):
     RAY = "ray"  # the workers of a Ray cluster, many at a time
 
 
-class Strategy(StrEnum):
-    """How several processes share the training of one cell."""
-
-    DDP = "ddp"  # each holds all of the network
-    FSDP = "fsdp"  # weights, gradients and the optimiser's state are spread over them
-
-
 @dataclass(frozen=True)
 class Cluster:
     """A Ray cluster, and what a cell gets of it.
@@ -51,19 +44,15 @@ class Processes:
     Attributes:
         devices: Processes on each node, each with a device of its own.
         nodes: Nodes.
-        strategy: What they share.
     """
 
     devices: int = 1
     nodes: int = 1
-    strategy: Strategy = Strategy.DDP
 
     def __post_init__(self) -> None:
         """Check."""
         whole("devices", self.devices, 1)
         whole("nodes", self.nodes, 1)
-        if self.size == 1 and self.strategy is not Strategy.DDP:
-            raise ValueError(f"strategy {self.strategy} is for several processes; give --devices 2 or more")
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nacre._util.locks import Busy
+from nacre._util.locks import LockedElsewhere
 from nacre._version import __version__
 from nacre.train.scale.worker_group import FAILURES
 
@@ -102,7 +102,7 @@ def run_job(job: Job, setup: Setup) -> Outcome:
     try:
         _prepare(setup)
         return Outcome(node, _run(job, setup))
-    except Busy:
+    except LockedElsewhere:
         return Outcome(node)
     except (*FAILURES, OSError) as error:
         return Outcome(node, error=str(error) or type(error).__name__)

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from optuna.distributions import CategoricalDistribution
 
-from nacre._util.plotting import open_frame, png
-from nacre.train.report.figure_style import COLOURS, SMALL, TEXT, TITLE
+from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
 from nacre.train.tuning.storage import Outcome, finished, loss_of, outcome, quietly
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
-from nacre.io import write_whole
 from nacre.tasks.recipe import SUFFIX, to_toml
 from nacre.train.tuning.space import recipe_at, start_of, values_of
 from nacre.train.tuning.storage import ERROR, Outcome, finished, loss_of, outcome
@@ -47,18 +47,18 @@ def write_report(study: optuna.Study, setting: Setting, space: Space, console: C
     """Write `trials.csv`; if a trial is finished, print the best and write their recipe, figures and pictures."""
     trials = study.get_trials(deepcopy=False)
     done = sorted(finished(study), key=lambda t: (loss_of(t), t.number))
-    write_whole(setting.out / "trials.csv", _csv(trials, setting, space).encode())
+    write_atomic(setting.out / "trials.csv", _csv(trials, setting, space).encode())
     if not done:
         return
     from nacre.train.tuning.figures import plots_of
 
     pictures = plots_of(study, start_of(setting.task.recipe, setting.model, space))
     for name, data in pictures.items():
-        write_whole(setting.out / name, data)
+        write_atomic(setting.out / name, data)
     recipe = _write_recipe(done[0], len(done), setting)
     summary = _summary(done, trials, setting, space)
-    write_whole(setting.out / "search.json", _search_json(done, trials, setting, space).encode())
-    write_whole(setting.out / "report.md", _markdown(done, summary, setting, space, pictures).encode())
+    write_atomic(setting.out / "search.json", _search_json(done, trials, setting, space).encode())
+    write_atomic(setting.out / "report.md", _markdown(done, summary, setting, space, pictures).encode())
     _print(done, summary, space, setting, console)
     for path in (setting.out / "report.md", recipe):
         console.print(f"wrote {path}", soft_wrap=True, highlight=False)
@@ -72,7 +72,7 @@ def _write_recipe(best: FrozenTrial, done: int, setting: Setting) -> Path:
         f"# ({setting.profile} profile, {setting.folds} of {len(setting.task.splits)} folds). Meant for {model}.\n"
     )
     path = setting.out / f"{task.name}-tuned-{model}{SUFFIX}"
-    return write_whole(path, (head + to_toml(recipe_at(task, model, best.params))).encode())
+    return write_atomic(path, (head + to_toml(recipe_at(task, model, best.params))).encode())
 
 
 def _search_json(done: list[FrozenTrial], trials: list[FrozenTrial], setting: Setting, space: Space) -> str:

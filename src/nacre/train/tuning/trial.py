@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import lightning as L
 
-from nacre.io import write_whole
+from nacre._util.files import write_atomic
 from nacre.train.callbacks import Log
 from nacre.train.cell import CHECKPOINTS, Cell
 from nacre.train.fit import budget_of, fit
@@ -84,7 +84,7 @@ def try_recipe(setting: Setting, recipe: Recipe, on_round: OnRound) -> Tried:
     Raises:
         Pruned: If it was stopped.
         RuntimeError: If no round has a finite loss.
-        Busy: If another process is at work on the same recipe.
+        LockedElsewhere: If another process is at work on the same recipe.
     """
     losses, parameters = [], 0
     for fold in range(setting.folds):
@@ -132,7 +132,7 @@ def _rounds(cell: Cell, on_round: OnRound) -> tuple[list[float], int]:
         raise Pruned
     parameters = sum(p.numel() for p in network.parameters())
     plain = [loss if math.isfinite(loss) else None for loss in watch.losses]
-    write_whole(path, json.dumps({"rounds": plain, "parameters": parameters}).encode())
+    write_atomic(path, json.dumps({"rounds": plain, "parameters": parameters}).encode())
     return watch.losses, parameters
 
 

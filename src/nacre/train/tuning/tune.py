@@ -11,7 +11,7 @@ import optuna
 from rich.console import Console
 
 from nacre._util.checks import whole
-from nacre._util.locks import Busy
+from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
 from nacre.models._registry import model_info
 from nacre.models._search_space import Choice, Dimension, Real, Space
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from rich.progress import Progress
 
-_FAILS = (ValueError, RuntimeError, MemoryError, Busy)  # of one trial; the search goes on
+_FAILS = (ValueError, RuntimeError, MemoryError, LockedElsewhere)  # of one trial; the search goes on
 
 
 @dataclass(frozen=True)
