@@ -4,23 +4,19 @@ A saved model is a directory with `model.json` and the weights file it names. Th
 `model.json` is renamed into place last, so a directory always holds one whole model: the old one or the new.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
 
 from nacre._util.files import write_atomic
 from nacre._version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FORMAT = 1
 _HEADER = "model.json"

@@ -278,9 +278,9 @@ def test_a_cell_that_another_process_holds_is_skipped(tiny, capsys):
 def test_two_runs_of_a_cell_never_hold_it_at_once(tmp_path):
     one = cell(waves(), tmp_path)
     one.directory.mkdir(parents=True)
-    with one.alone(), pytest.raises(LockedElsewhere), one.alone():
+    with one.lock(), pytest.raises(LockedElsewhere), one.lock():
         pass
-    with one.alone():
+    with one.lock():
         pass
 
 

@@ -153,7 +153,7 @@ def test_what_dies_is_tried_again_what_fails_is_not_and_the_others_finish(tmp_pa
     held = cell(load_task(load_recipe(grid.tasks[0])), grid.out, fold=2)
     held.directory.mkdir(parents=True)
     killed = killer(grid.out / "tiny" / MODEL / "fold0-seed0/.lock")
-    with held.alone(), pytest.raises(ValueError, match="4 of the cells failed") as error:
+    with held.lock(), pytest.raises(ValueError, match="4 of the cells failed") as error:
         run_grid(on(grid, cluster))
     for fold in (1, 2, 3):
         assert f"\n  tiny, sdpa, fold {fold} of 3: " in str(error.value)

@@ -89,7 +89,7 @@ def test_a_worker_says_what_is_wrong_and_never_raises(tmp_path, setup):
 def test_a_cell_that_is_held_is_neither_done_nor_wrong(tmp_path, setup):
     one = one_cell(tmp_path)
     one.directory.mkdir(parents=True)
-    with one.alone():
+    with one.lock():
         done = run_job(job_of(one), setup)
     assert (done.result, done.error) == (None, "")
 

@@ -77,5 +77,5 @@ def test_a_trial_at_work_elsewhere_is_left_alone(tmp_path):
     one = setting(tmp_path)
     held = one.cell(one.task.recipe, 0)
     held.directory.mkdir(parents=True)
-    with held.alone(), pytest.raises(LockedElsewhere):
+    with held.lock(), pytest.raises(LockedElsewhere):
         try_recipe(one, one.task.recipe, go_on)

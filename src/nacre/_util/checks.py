@@ -1,16 +1,11 @@
 """Error messages for bad input, in one place: what was wrong, what came, what was wanted."""
 
-from __future__ import annotations
-
 import difflib
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def choice(name: str, value: str, allowed: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ def write_atomic(path: Path, data: bytes) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where nacre keeps what it fetched, parsed and compiled: `$NACRE_CACHE`, or its folder in the user's cache."""
+    """Where nacre keeps what it fetched, parsed and compiled: `$NACRE_CACHE`, or the user's cache folder."""
     if chosen := os.environ.get("NACRE_CACHE"):
         return Path(chosen)
     from platformdirs import user_cache_path  # here, so that `import nacre` stays light

@@ -1,7 +1,5 @@
 """Whether a host that a request names can have been looked up by nobody else."""
 
-from __future__ import annotations
-
 import ipaddress
 
 

@@ -1,18 +1,14 @@
 """Many pieces of work at once, in several processes, with a progress bar."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from rich.console import Console
 
 from nacre._util.progress import bars
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from rich.console import Console
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

@@ -1,13 +1,7 @@
 """The progress bars of long work. Needs rich."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def bars(console: Console) -> Progress:

@@ -1,7 +1,5 @@
 """Where a measurement comes from: command, commit, machine and versions."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex

@@ -1,16 +1,16 @@
 """`nacre data features`: recordings of bearings to tables of features, piece by piece. What is done is kept."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -23,13 +23,7 @@ from nacre.data.rigs.feature_table import SUFFIX, FeatureTable, read_table, writ
 from nacre.data.rigs.pronostia import past_midnight, read_temperature
 from nacre.data.rigs.recordings import Recording, find_recordings
 from nacre.data.rigs.snapshot import BadFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from nacre.signals.features import WindowFeatures
+from nacre.signals.features import WindowFeatures
 
 FOLDER = Path("bearings-features")
 _FILES = 50  # of a piece, which is what an interruption can lose

@@ -1,20 +1,21 @@
 """`nacre bearings predict`: degradation curves of new recordings, with the band of all fold models."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 
 from nacre._util.files import write_atomic
 from nacre.bearings.extract import Extraction, extract
+from nacre.data.rigs.feature_table import FeatureTable
 from nacre.data.rigs.labels import Label
 from nacre.data.rigs.score import remaining_from_fraction
 from nacre.data.sets.bearings import rows_of
@@ -22,13 +23,6 @@ from nacre.data.sets.bearings_tables import is_table, read_any
 from nacre.io import load
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from nacre.data.rigs.feature_table import FeatureTable
 
 _BATCH = 256
 

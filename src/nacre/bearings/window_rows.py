@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nacre.data.rigs.recordings import Recording
 from nacre.data.rigs.snapshot import AXES, BadFile
 from nacre.signals.features import HOP, WINDOW_FEATURES, WindowFeatures, envelope_energy, windows_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from nacre.data.rigs.recordings import Recording
 
 
 class Rows(NamedTuple):

@@ -1,20 +1,15 @@
 """What the bench can measure: names, and how to build the module of each, [B, T, d_model] -> [B, T, d_model]."""
 
-from __future__ import annotations
-
 import fnmatch
 import importlib.util
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
 from nacre.models._registry import create, list_models
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 REFERENCE = "torch-mha"  # what every ratio compares with
 SWEPT = ("nac", "torch-mha", "torch-mha-fastpath", "torch-gru", "ncps-cfc", "torch-nac")

@@ -1,26 +1,17 @@
 """The bench's pictures, as PNG bytes. Needs matplotlib."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from nacre._util.plotting import open_frame, png
 from nacre.bench.entries import REFERENCE
-from nacre.bench.fit import ENOUGH, FROM, growth
-from nacre.bench.record import ACTIONS
+from nacre.bench.fit import ENOUGH, FROM, Quantity, growth
+from nacre.bench.record import ACTIONS, Action, Result
 from nacre.bench.tables import number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
-    from nacre.bench.fit import Quantity
-    from nacre.bench.record import Action, Result
 
 # Okabe and Ito's colours, which can be told apart whatever the eye; with markers, more models than colours can be.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

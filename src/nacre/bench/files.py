@@ -1,20 +1,16 @@
 """The files of a run: JSON that a later run can go on with, and the same figures as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from nacre._util.files import write_atomic
 from nacre.bench.fit import growth
 from nacre.bench.paper import COLUMN, reported
 from nacre.bench.record import ACTIONS, Cost, Entry, Result
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMAT = 1
 

@@ -1,20 +1,15 @@
 """How cost grows with length: exponents fitted to a sweep."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from nacre._util.checks import whole
 from nacre.bench.paper import COMPLEXITY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nacre.bench.record import Action, Result
+from nacre.bench.record import Action, Result
 
 FROM = 4096  # shorter sequences cost mostly what does not depend on length
 ENOUGH = 3  # points

@@ -1,25 +1,18 @@
 """Measures entries one after the other and has everything on disk as soon as it is known."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from nacre._util.checks import real, whole
 from nacre._util.provenance import provenance
 from nacre.bench.files import Record, read_record, write_record
 from nacre.bench.process import run_worker
-from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Cost, Entry, Result
+from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Action, Cost, Entry, Result
 from nacre.bench.worker import Request
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.console import Console
-
-    from nacre.bench.record import Action
 
 BUDGET = 5.0  # seconds of timing, after which no further round starts
 _TIMING_SHARE = 0.25  # of the time limit at most: the start, the run for memory and slow rounds need the rest

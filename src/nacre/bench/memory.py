@@ -1,16 +1,11 @@
 """Peak resident memory of an action, from the kernel's own high-water mark (Linux)."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # what clear_refs takes to set the high-water mark back to what is resident now

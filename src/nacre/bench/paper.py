@@ -1,12 +1,8 @@
 """What the paper says of cost: its run-time table (one T4 GPU) and its complexity table."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nacre.bench.record import Entry
+from nacre.bench.record import Entry
 
 COLUMN = "reported (paper, GPU)"
 SIZE = {"length": 1024, "batch": 1, "d_model": 64, "num_heads": 4}  # of every row of the run-time table

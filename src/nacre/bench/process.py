@@ -1,7 +1,5 @@
 """Runs one worker, holds it to its time, and turns whatever becomes of it into a cost."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,12 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from nacre.bench.record import FAILED, MIN_ROUNDS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Cost
-
-if TYPE_CHECKING:
-    from nacre.bench.worker import Request
+from nacre.bench.worker import Request
 
 WORKER = (sys.executable, "-m", "nacre.bench.worker")
 _NO_MEMORY = ("MemoryError", "can't allocate memory", "not enough memory", "Cannot allocate memory", "bad_alloc")

@@ -1,10 +1,8 @@
 """`nacre bench`: what each of its options starts."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -13,9 +11,6 @@ from nacre.bench.entries import SWEPT, available, resolve, split
 from nacre.bench.figures import plot_ratios, plot_sweep
 from nacre.bench.measure import Log, Settings, measure_all
 from nacre.bench.tables import print_results, print_sweep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 LENGTHS = (1024,)
 SWEPT_LENGTHS = tuple(2**i for i in range(8, 18))  # 256 to 131,072

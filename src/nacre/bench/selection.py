@@ -1,7 +1,5 @@
 """`nacre bench --selection`: how many of the best keys each way of selecting finds, and what it costs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -9,7 +7,7 @@ import math
 import statistics
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 from rich import box
@@ -23,9 +21,6 @@ from nacre._util.provenance import provenance
 from nacre.bench.selection_figures import plot_recall
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
 from nacre.layer.selection import best_columns, sqrt_topk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CHUNK = 2**23  # exact scores at a time
 _METHODS = {"sqrt": sqrt_topk}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
     from nacre.bench.selection import SelectionRow
 
 # Okabe and Ito's colours, which can be told apart whatever the eye, and markers besides.

@@ -1,19 +1,15 @@
 """Queries and keys to select from: random ones, smooth ones, and those of a layer that has learned to forecast."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nacre.layer.config import NACConfig
 from nacre.layer.encoder import NACBlock, NACEncoder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TRAINED = "trained layer"
 

@@ -1,23 +1,15 @@
 """What a run tells on the console. Needs rich."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import growth
 from nacre.bench.paper import COLUMN, reported
-from nacre.bench.record import ACTIONS, MIN_ROUNDS, NOT_RUN, OK
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from nacre.bench.record import Action, Cost, Result
+from nacre.bench.record import ACTIONS, MIN_ROUNDS, NOT_RUN, OK, Action, Cost, Result
 
 _WIDE, _WIDEST = 120, 150  # columns of a console that has room for more
 _TITLES = {"forward": "forward", "step": "training"}

@@ -1,9 +1,7 @@
 """`certify`: does a NAC layer keep its theorems on given inputs, and do all of its neurons take part?"""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -15,11 +13,7 @@ from nacre.layer.attention import NAC
 from nacre.layer.config import Phi
 from nacre.layer.dynamics import Mode, convergence_time, state_bounds
 from nacre.layer.inputs import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nacre.layer.trace import Trace
+from nacre.layer.trace import Trace
 
 _CHUNK_ELEMENTS = 2**22  # neuron states traced at a time
 _POSITIONS = 5  # places of NaN that are kept

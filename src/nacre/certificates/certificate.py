@@ -1,15 +1,11 @@
 """`Certificate`: what `certify` found, as plain data and as a report."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from nacre.certificates.neurons import NeuronFinding
+from nacre.certificates.neurons import NeuronFinding
 
 _SHOWN = 20  # lines of a kind that str() prints
 

@@ -1,20 +1,15 @@
 """Which neurons of a layer do nothing, judged from what they did and from who hears them."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nacre.layer.attention import NAC
-    from nacre.layer.sensory import SensoryGate
-    from nacre.layer.trace import Trace
+from nacre.layer.attention import NAC
+from nacre.layer.sensory import SensoryGate
+from nacre.layer.trace import Trace
 
 Measures = dict[tuple[str, str], Tensor]
 """(what, how to merge: "min", "max" or "sum") -> one number for each head, or for each head and neuron."""

@@ -1,7 +1,5 @@
 """Entry point of the `nacre` command."""
 
-from __future__ import annotations
-
 import sys
 from typing import NoReturn
 

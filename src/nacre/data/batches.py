@@ -1,25 +1,17 @@
 """Batches of sequences of like length, in an order that depends on the seed and the step alone."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import torch
+from torch import Generator, Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import Sampler
 
 from nacre._util.checks import whole
-from nacre.data.dataset import UNSCORED
+from nacre.data.dataset import UNSCORED, Batch, Dataset
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from torch import Generator, Tensor
-
-    from nacre.data.dataset import Batch, Dataset
-
-    Augmentation = Callable[[Dataset, Tensor, Generator], Batch]  # a batch of these sequences, changed at random
+Augmentation = Callable[[Dataset, Tensor, Generator], Batch]  # a batch of these sequences, changed at random
 
 POOL = 50  # batches that are sorted by length together: little padding, and yet much of the order is random
 

@@ -1,7 +1,5 @@
 """`Dataset`: labelled sequences of irregular length and spacing, and the batches made of them."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,20 +1,14 @@
 """Splits: which sequences train, which choose when to stop, which are scored. No group is ever in two of them."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from nacre._util.checks import real, whole
-from nacre.data.dataset import Kind
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Dataset
+from nacre.data.dataset import Dataset, Kind
 
 
 class SplitBy(StrEnum):

@@ -1,22 +1,14 @@
 """The demo's pictures, as PNG bytes. Needs matplotlib."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from nacre._util.plotting import png
-from nacre.data.sets.spirals import END, HALF
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from torch import Tensor
-
-    from nacre.data.sets.spirals import Spirals
-    from nacre.layer.trace import Trace
-    from nacre.wiring.wiring import Wiring
+from nacre.data.sets.spirals import END, HALF, Spirals
+from nacre.layer.trace import Trace
+from nacre.wiring.wiring import Wiring
 
 SHOWN = 6  # test spirals in the picture
 _INSIDE, _OUTSIDE = "#2166ac", "#d6604d"

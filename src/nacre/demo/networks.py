@@ -1,10 +1,7 @@
 """The demo's networks: one body, and three cores that look at what was seen."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 import torch
 from ncps.torch import CfCCell
@@ -12,9 +9,7 @@ from torch import Tensor, nn
 
 from nacre.data.sets.spirals import END
 from nacre.layer.attention import NAC
-
-if TYPE_CHECKING:
-    from nacre.layer.trace import Trace
+from nacre.layer.trace import Trace
 
 WIDTH = 16  # of what a core takes and gives
 HEADS = 2

@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 from nacre._util.files import write_atomic
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.console import Console
-
     from nacre.demo.run import DemoResult
 
 _METRICS = ("rmse", "mae")

@@ -1,10 +1,9 @@
 """`nacre demo`: three models complete spirals that are seen at irregular times, in their first half only."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +13,10 @@ from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre._version import __version__
-from nacre.data.sets.spirals import HALF, POINTS, make_spirals
+from nacre.data.sets.spirals import HALF, POINTS, Spirals, make_spirals
 from nacre.demo.figures import plot_circuit, plot_losses, plot_spirals, plot_trace
 from nacre.demo.networks import CORES, SpiralNet, count_parameters
 from nacre.demo.report import print_table, write_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nacre.data.sets.spirals import Spirals
 
 STEPS = 600
 LEARNING_RATE = 1e-2  # the highest of a one-cycle schedule, for all models

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,22 +18,16 @@ from nacre._util.files import write_atomic
 from nacre._util.progress import bars
 from nacre._util.provenance import provenance
 from nacre.inspect.analysis.gates import gate_by_label
-from nacre.inspect.analysis.health import health
+from nacre.inspect.analysis.health import Health, health
 from nacre.inspect.analysis.labels import layer_of
-from nacre.inspect.analysis.lesion_study import lesion_study
+from nacre.inspect.analysis.lesion_study import LesionStudy, lesion_study
 from nacre.inspect.analysis.strengths import strengths
-from nacre.inspect.analysis.tuning import TooFewLabels, tuning
+from nacre.inspect.analysis.tuning import TooFewLabels, Tuning, tuning
+from nacre.inspect.recording.recording import Recording
 from nacre.inspect.viewer.command import open_recording
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.figure import Figure
-
-    from nacre.inspect.analysis.health import Health
-    from nacre.inspect.analysis.lesion_study import LesionStudy
-    from nacre.inspect.analysis.tuning import Tuning
-    from nacre.inspect.recording.recording import Recording
 
 _SHOWN = 5  # of the best tuned
 

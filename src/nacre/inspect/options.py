@@ -1,7 +1,5 @@
 """Names that the command line offers and `nacre.inspect` uses; apart, because `nacre.inspect` takes its time."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from nacre.io import saveable
 from nacre.layer import streaming
-from nacre.layer.backbone import Backbone
+from nacre.layer.backbone import Backbone, WiredBackbone
 from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
 from nacre.layer.gates import TimeGateHeads
-from nacre.layer.inputs import prepare
+from nacre.layer.inputs import Inputs, prepare
 from nacre.layer.match import MatchSynapse, since_first
 from nacre.layer.packing import Packing
 from nacre.layer.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
 from nacre.layer.selection import choose_keys
 from nacre.layer.sensory import SensoryGate
-from nacre.layer.trace import Scene, Trace, TraceBuilder
+from nacre.layer.streaming import StreamState
+from nacre.layer.trace import Observer, Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
 from nacre.wiring.wiring import Wiring
-
-if TYPE_CHECKING:
-    from nacre.layer.backbone import WiredBackbone
-    from nacre.layer.inputs import Inputs
-    from nacre.layer.streaming import StreamState
-    from nacre.layer.trace import Observer
 
 
 @saveable("NAC")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,9 +16,7 @@ from nacre.native.activations import ACTIVATION_CODES, ACTIVATIONS
 from nacre.native.circuit import Circuit, settle_selected
 from nacre.native.program import compile_rows
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
-
-if TYPE_CHECKING:
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 
 @dataclass(frozen=True)

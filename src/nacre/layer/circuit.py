@@ -1,9 +1,5 @@
 """`NCPCell`: Algorithm 1 of the paper in its general, recurrent form."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,10 +7,7 @@ from torch import Tensor, nn
 from nacre._util.checks import choice, require_tensor, whole
 from nacre.layer.synapses import CircuitWeights
 from nacre.native.activations import ACTIVATIONS
-from nacre.wiring.wiring import GROUPS
-
-if TYPE_CHECKING:
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import GROUPS, Wiring
 
 
 class NCPCell(nn.Module):

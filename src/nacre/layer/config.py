@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from nacre._util.checks import choice, flag, real, whole
 from nacre.layer.dynamics import Mode
 from nacre.native.activations import ACTIVATIONS
 from nacre.wiring.builders import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
 from nacre.wiring.wiring import Wiring
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 class Phi(StrEnum):
@@ -85,8 +83,8 @@ class NACConfig:
         phi: Range of the content target: "sigmoid", "tanh" or "linear".
         selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours) or "exact" (compares all).
         block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)).
-        reach: Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold `top_k` keys,
-            as in the paper.
+        reach: Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold
+            `top_k` keys, as in the paper.
         match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or
             "both" (content and elapsed time). Keys are then chosen by their strength, which learns.
         gain: Strength at which these synapses start, > 0.

@@ -1,7 +1,5 @@
 """The logit's differential equation da/dt = -omega a + phi: its solutions, sensitivities and bounds."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import torch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,7 @@ from nacre._util.checks import padding_mask, require_tensor, same_dtype, sequenc
 from nacre.io import saveable
 from nacre.layer.attention import NAC
 from nacre.layer.config import NACConfig
-
-if TYPE_CHECKING:
-    from nacre.layer.streaming import StreamState
+from nacre.layer.streaming import StreamState
 
 
 class NACBlock(nn.Module):

@@ -1,7 +1,5 @@
 """`TimeGateHeads`: how a query-key pair sets its internal clock."""
 
-from __future__ import annotations
-
 import math
 
 import torch

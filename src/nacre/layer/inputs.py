@@ -1,16 +1,11 @@
 """What comes into a NAC layer, checked, and with padding blanked out before anything is computed from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from nacre._util.checks import padding_mask, sequence, time_stamps
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.layer.config import NACConfig
+from nacre.layer.config import NACConfig
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ query looks for. Both are products of a vector of the query with a vector of the
 for q · k works for the match.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,23 +5,19 @@ Rows of all sequences of a batch lie one behind the other (R = B * T query rows,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nacre.layer.config import Phi
+from nacre.layer.backbone import WiredBackbone
+from nacre.layer.config import NACConfig, Phi
 from nacre.layer.dynamics import solve_logits, time_gate, wide
 from nacre.native import library
 from nacre.native.selected import dot_selected, mix_selected
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from nacre.layer.backbone import WiredBackbone
-    from nacre.layer.config import NACConfig
 
 CHUNK_NUMBERS = 2**21  # of a chunk of pairs: 8 MB in float32, about what a core's caches hold
 _SCALARS = 16  # gates, logits and weights of a pair, and what lies between

@@ -5,8 +5,6 @@ keys in ascending order and a mask of the columns that hold one: `(index, valid)
 without a key hold index 0. Selection is not differentiable; padding and the future never take part in it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,20 +1,13 @@
 """`SensoryGate`: the projections of queries, keys and values."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
 from nacre.layer.circuit import NCPCell
 from nacre.layer.synapses import CircuitWeights, pick
 from nacre.native.activations import ACTIVATIONS
-
-if TYPE_CHECKING:
-    import torch
-
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 
 class SensoryGate(nn.Module):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from nacre._util.checks import choice, require_tensor, same_dtype, whole
-from nacre.layer.config import Selection
+from nacre.layer.config import NACConfig, Selection
 from nacre.layer.selection import best_columns, blocks_to_search
-
-if TYPE_CHECKING:
-    from nacre.layer.config import NACConfig
 
 
 class Overflow(StrEnum):

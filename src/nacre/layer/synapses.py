@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class MaskedParameter(nn.Module):

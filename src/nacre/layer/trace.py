@@ -1,21 +1,15 @@
 """What happened inside one forward pass of a NAC layer."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
+from nacre.layer.packing import Packing
 from nacre.layer.pairs import Gates
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from nacre.layer.packing import Packing
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 BACKBONE = ("inter", "command", "motor")
 

@@ -1,19 +1,15 @@
 """`SequenceModel`: what every baseline of the zoo has in common."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import real, sequence, whole
 from nacre.models._steps import Steps, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class SequenceModel(nn.Module, ABC):

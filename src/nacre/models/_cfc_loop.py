@@ -1,18 +1,13 @@
 """The recurrence of closed-form continuous-time layers (CfC) in PyTorch: step by step, on any device."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from nacre.models._base import unbind_time
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Update = Callable[[Tensor, Tensor], Tensor]
+Update = Callable[[Tensor, Tensor], Tensor]
 
 
 def run_steps(drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor | None, update: Update) -> Tensor:

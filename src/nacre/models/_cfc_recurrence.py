@@ -1,21 +1,15 @@
 """`ClosedForm`: how the state of a CfC layer moves, by the compiled kernel where it can, else step by step."""
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-from nacre.models._cfc_loop import decaying, gated, run_steps, without_gate
+from nacre.models._cfc_loop import Update, decaying, gated, run_steps, without_gate
+from nacre.models._steps import Steps
 from nacre.native import library
 from nacre.native.cfc import run_layer
-
-if TYPE_CHECKING:
-    from nacre.models._cfc_loop import Update
-    from nacre.models._steps import Steps
 
 MODES = ("default", "no_gate", "pure")
 

@@ -1,15 +1,10 @@
 """What moves between two observations in ContiFormer: keys and values by an ODE, queries along a spline."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, layer_norm, linear
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # A cubic whose end slopes are at most this many times its mean slope is monotone. Here it bounds how much longer
 # than the interval before an interval may count as, so that two stamps close together throw no curve far off.

@@ -1,16 +1,11 @@
 """Fixed-step solvers of autonomous fields, for rows of a batch that have waited for different times."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Field = Callable[[Tensor], Tensor]
+Field = Callable[[Tensor], Tensor]
 
 
 def euler(field: Field, y: Tensor, dt: Tensor) -> Tensor:

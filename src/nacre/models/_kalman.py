@@ -3,8 +3,6 @@
 Shapes: B rows, T steps, c channels, each with a filter of its own, and l states of each filter.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

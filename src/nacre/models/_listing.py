@@ -1,7 +1,5 @@
 """`nacre models`: the registry as a table."""
 
-from __future__ import annotations
-
 from rich import box
 from rich.console import Console
 from rich.table import Table

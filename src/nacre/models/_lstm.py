@@ -1,7 +1,5 @@
 """The LSTM step that `PhasedLSTM` and `MMRNN` share."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

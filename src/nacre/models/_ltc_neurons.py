@@ -1,18 +1,12 @@
 """`LTCNeurons`: a circuit of liquid time-constant neurons that reads sequences."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from nacre.models._ltc_synapses import EPSILON, LTCSynapses, positive, raw_of
 from nacre.native import library
 from nacre.native.ltc import unfold
-
-if TYPE_CHECKING:
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 
 class LTCNeurons(nn.Module):

@@ -1,9 +1,7 @@
 """`LTCSynapses`: sigmoid synapses onto liquid time-constant neurons, and what is heard through them."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -12,9 +10,6 @@ from torch.nn.functional import softplus
 
 from nacre.native import library
 from nacre.native.ltc import SLOTS, hear
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EPSILON = 1e-8  # that of ncps
 _CHUNK_NUMBERS = 2**22  # sigmoids that are computed at once without kernels

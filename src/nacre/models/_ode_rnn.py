@@ -1,9 +1,5 @@
 """ODE-RNN (Rubanova et al., 2019): a state that flows between observations and jumps at them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -11,9 +7,7 @@ from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.models._base import SequenceModel, unbind_time
 from nacre.models._flow import flow, tanh_field
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 @saveable("ODERNN")

@@ -1,21 +1,16 @@
 """Every model by name, with what is known about it."""
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from torch import nn
 
 from nacre._util.checks import choice, there_are, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import nn
-
-    from nacre.models._search_space import Space
+from nacre.models._search_space import Space
 
 KINDS = ("CT-RNN", "DT-attention", "CT-attention", "NAC")
 

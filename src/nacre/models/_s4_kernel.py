@@ -8,8 +8,6 @@ conjugate pair, and give y_i = 2 Re sum_n w_n x_n,i of the states
 with elapsed times e_i, of which the first is 1.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The linear recurrence y_i = a_i y_{i-1} + b_i over all steps at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

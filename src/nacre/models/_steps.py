@@ -4,8 +4,6 @@ Everything that depends on padding or on elapsed time is decided here, once, so 
 padding did not exist: valid steps come first, and what a model gives for the steps after them is thrown away.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,18 +1,13 @@
 """The post-norm transformer block, and what the models that repeat it with one set of weights share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre.models._base import SequenceModel
+from nacre.models._steps import Steps
 from nacre.models.sdpa import SDPA
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
 
 
 class TransformerBlock(nn.Module):

@@ -1,9 +1,6 @@
 """Closed-form continuous-time network (Hasani et al., 2022) with all units connected."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -14,9 +11,7 @@ from nacre.models._base import SequenceModel
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 # LeCun's tanh, 1.7159 tanh(0.666 u), with the numbers as ncps rounds them.
 INNER, OUTER = 0.666, 1.7159

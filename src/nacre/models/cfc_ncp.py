@@ -1,9 +1,5 @@
 """Closed-form continuous-time network (Hasani et al., 2022) in the wiring of a neural circuit policy."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -15,10 +11,8 @@ from nacre.models._base import SequenceModel
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real
+from nacre.models._steps import Steps
 from nacre.wiring.wiring import Wiring
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
 
 
 class WiredLayer(nn.Module):

@@ -1,9 +1,8 @@
 """ContiFormer (Chen et al., 2023): every observation's key and value keep moving, as do the queries."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +15,7 @@ from nacre.models._base import SequenceModel, split_heads
 from nacre.models._contiformer_flow import Field, QueryCurve, path
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 # Numbers in one [B, Q, T, d] tensor of a block of queries: small enough for a processor's cache.
 _BLOCK = 2**19

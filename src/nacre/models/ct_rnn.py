@@ -1,9 +1,5 @@
 """CT-RNN: the leaky recurrent network in continuous time, and the choice between it and the ODE-RNN."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -14,9 +10,7 @@ from nacre.models._flow import relaxing_steps
 from nacre.models._ode_rnn import ODERNN
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 _CELLS = ("leaky", "ode-rnn")
 

@@ -1,9 +1,5 @@
 """CTA (Chien and Chen, 2021): attention over all of a continuous trajectory, not only over its observations."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
@@ -13,9 +9,7 @@ from nacre.io import saveable
 from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads, unbind_time
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 @register(

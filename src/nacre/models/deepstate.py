@@ -1,9 +1,5 @@
 """DeepState (Rangapuram et al., 2018): a recurrent network that sets the parameters of a Kalman filter."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -14,9 +10,7 @@ from nacre.models._base import SequenceModel
 from nacre.models._kalman import Filtered, kalman_filter, transition
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 # Bounds of standard deviations. Observations are learned, so only the least noise keeps their likelihood finite.
 _NOISE = (0.01, 1.0)

@@ -1,9 +1,5 @@
 """GRU-ODE (De Brouwer et al., 2019): the gated recurrent unit as a differential equation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -13,9 +9,7 @@ from nacre.models._base import SequenceModel, unbind_time
 from nacre.models._flow import relaxing_steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 @register(

@@ -1,9 +1,5 @@
 """Rectified linear attention (Zhang et al., 2021): a ReLU in place of the softmax."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -12,9 +8,7 @@ from nacre.io import saveable
 from nacre.models._base import SequenceModel, heads_of, split_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 _EPSILON = 1e-8
 _QUERIES = 256  # at a time, so that their scores stay in the cache

@@ -1,9 +1,5 @@
 """Liquid time-constant networks (Hasani et al., 2021), fully connected and wired as a neural circuit policy."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -13,10 +9,8 @@ from nacre.models._base import SequenceModel
 from nacre.models._ltc_neurons import LTCNeurons
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
+from nacre.models._steps import Steps
 from nacre.wiring.wiring import Wiring
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
 
 
 @register(

@@ -1,9 +1,5 @@
 """mmRNN, also ODE-LSTM (Lechner and Hasani, 2022): memory in an LSTM cell, time in its output."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -14,9 +10,7 @@ from nacre.models._flow import SOLVERS, flow, tanh_field
 from nacre.models._lstm import LSTMStep
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 @register(

@@ -1,9 +1,5 @@
 """mTAN (Shukla and Marlin, 2021): attention by time alone, to reference times and back."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -13,9 +9,7 @@ from nacre.io import saveable
 from nacre.models._base import SequenceModel, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 class TimeAttention(nn.Module):

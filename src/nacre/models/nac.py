@@ -1,7 +1,5 @@
 """The 13 NAC rows of the paper's results table, and `nac-plus`, ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nacre.layer.attention import NAC

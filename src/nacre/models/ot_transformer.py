@@ -1,19 +1,13 @@
 """OT-Transformer (Kan et al., 2025): a transformer as a flow, with a cost of transport."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from torch import Tensor
 
 from nacre._util.checks import real
 from nacre.io import saveable
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
+from nacre.models._steps import Steps
 from nacre.models._transformer_block import BlockFlow
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.models._steps import Steps
 
 
 @register(

@@ -1,9 +1,6 @@
 """PDE-Attention (Zhang et al., 2025): attention weights that evolve along the keys by a differential equation."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +11,7 @@ from nacre.io import saveable
 from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real, Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 _PDES = ("diffusion", "reaction", "wave")
 

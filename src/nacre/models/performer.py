@@ -1,9 +1,5 @@
 """Performer (Choromanski et al., 2021): softmax attention by positive random features."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -13,9 +9,7 @@ from nacre.io import saveable
 from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 @register(

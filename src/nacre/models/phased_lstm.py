@@ -1,9 +1,6 @@
 """PhasedLSTM (Neil et al., 2016): an LSTM whose units open and close with rhythms of their own."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +11,7 @@ from nacre.models._base import SequenceModel, unbind_time
 from nacre.models._lstm import LSTMStep
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 _OPEN_RATIO = 0.05  # r_on at the start, as in the paper
 

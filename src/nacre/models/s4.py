@@ -1,9 +1,6 @@
 """S4 (Gu et al., 2021) in its diagonal form S4D-LegS (Gu et al., 2022)."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +12,7 @@ from nacre.models._base import SequenceModel
 from nacre.models._registry import ModelInfo, register
 from nacre.models._s4_kernel import common_interval, convolve, legs_spectrum, recur
 from nacre.models._search_space import Whole
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
 

@@ -1,9 +1,5 @@
 """Scaled dot-product attention (Vaswani et al., 2017): the baseline everybody knows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -12,9 +8,7 @@ from nacre.io import saveable
 from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real
-
-if TYPE_CHECKING:
-    from nacre.models._steps import Steps
+from nacre.models._steps import Steps
 
 
 @register(

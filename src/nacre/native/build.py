@@ -5,8 +5,6 @@ user's cache under a name made of the source, the flags and the processor: anoth
 its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

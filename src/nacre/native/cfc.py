@@ -1,17 +1,13 @@
 """`run_layer`: the recurrence of a CfC layer by the compiled kernel, forward and backward."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nacre.native.library import call, torch_grads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Drive, elapsed, recurrent, weight and bias.
 _Inputs = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]

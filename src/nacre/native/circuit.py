@@ -1,11 +1,10 @@
 """`settle_selected`: motor neurons of every selected pair by the compiled kernel, forward and backward."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +12,7 @@ from torch import Tensor
 
 from nacre.native.activations import ACTIVATION_CODES
 from nacre.native.library import call
-from nacre.native.program import evaluate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nacre.native.program import Program
+from nacre.native.program import Program, evaluate
 
 _POINTER = ctypes.c_void_p
 

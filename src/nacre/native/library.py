@@ -1,12 +1,10 @@
 """The compiled kernels, loaded, and when they may take over from PyTorch."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,9 +12,6 @@ from torch._C._functorch import maybe_current_level
 from torch.autograd import forward_ad
 
 from nacre.native.build import build
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SWITCH = "NACRE_NATIVE"
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}

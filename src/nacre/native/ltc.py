@@ -1,17 +1,13 @@
 """`hear` and `unfold`: liquid time-constant neurons by the compiled kernel, forward and backward."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nacre.native.library import call, torch_grads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SLOTS = 8  # lines of a table of synapses are filled up to a multiple of this: numbers in the widest vector
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nacre.native.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from nacre.layer.backbone import Stage
 
 

@@ -1,7 +1,5 @@
 """Products of queries with the keys they selected, by the compiled kernels, forward and backward."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`sqrt_search`: selection of keys by the compiled kernel."""
 
-from __future__ import annotations
-
 import ctypes
 
 import torch

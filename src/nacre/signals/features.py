@@ -1,20 +1,14 @@
 """Features of vibration: what a window of samples is described by."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre._util.checks import real, whole
 from nacre.signals.wavelet import Morlet
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 WINDOW = 1000  # samples
 HOP = 500  # samples from one window to the next

@@ -1,20 +1,14 @@
 """The continuous wavelet transform with a complex Morlet wavelet, of many windows at once."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre._util.checks import real, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 _HALF_SUPPORT = 8.0  # the wavelet is sampled from -8 to 8
 _AT_ONCE = 2**18  # complex numbers held at a time: they fit into the cache

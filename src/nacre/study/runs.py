@@ -5,22 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from rich.console import Console
+from rich.progress import Progress
 
 from nacre._util.files import write_atomic
 from nacre._util.locks import LockedElsewhere, hold_lock
 from nacre._util.progress import bars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
     from _typeshed import DataclassInstance
-    from rich.console import Console
-    from rich.progress import Progress
 
-    OnStep = Callable[[int, float], None]
+OnStep = Callable[[int, float], None]
 
 
 class Run(Protocol):

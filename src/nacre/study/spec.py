@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from torch import nn
 
 from nacre.models._registry import create, model_info
-
-if TYPE_CHECKING:
-    from torch import nn
 
 _WORDS = {"none": None, "true": True, "false": False}
 

@@ -4,18 +4,12 @@ The order is that of `Dataset.batch`: sequences in the order of the index, the s
 only what is scored. A step that lies in two sequences is there twice, because it is asked twice.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from nacre.data.dataset import UNSCORED, Kind
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.data.dataset import Batch, Dataset
+from nacre.data.dataset import UNSCORED, Batch, Dataset, Kind
 
 
 class Steps(NamedTuple):

@@ -1,14 +1,9 @@
 """`Front`: convolutions along time in front of a layer, which padding cannot reach."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Front(nn.Module):

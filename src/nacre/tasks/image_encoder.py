@@ -1,17 +1,12 @@
 """`Eye`: convolutions over images, each image on its own, and what becomes a token for the layer."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Activation(StrEnum):

@@ -1,18 +1,11 @@
 """`nacre tasks`: what there is to learn."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from nacre.tasks.controls.registry import CONTROLS
-from nacre.tasks.recipe import list_recipes, load_recipe
-
-if TYPE_CHECKING:
-    from nacre.tasks.recipe import Recipe
+from nacre.tasks.recipe import Recipe, list_recipes, load_recipe
 
 
 def print_tasks() -> None:

@@ -1,16 +1,11 @@
 """What a prediction is worth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.data.dataset import Kind
+from nacre.data.dataset import Kind
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """`TaskNetwork`: scaling, convolutions, one layer of the zoo, a read-out. Models differ in the layer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,6 @@ from nacre.io import saveable
 from nacre.models._registry import create, model_options
 from nacre.tasks.convolution import Front
 from nacre.tasks.image_encoder import Eye, Tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @saveable("network")
@@ -37,8 +33,8 @@ class TaskNetwork(nn.Module):
         dropout: Share of what is dropped before each dense layer in training.
         time_scale: Unit of time for the layer: about how long a sequence lasts.
         options: Further options of the model.
-        image: If rows are images: `size`, height and width, and further options of `nacre.tasks.image_encoder.Eye`. Frames
-            get no clock, so that each can be looked at once while they stream in, and the last one is answered.
+        image: If rows are images: `size`, height and width, and further options of `Eye`. Frames get
+            no clock, so that each can be looked at once while they stream in, and the last one is answered.
 
     Example:
         >>> network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 5, d_model=16, num_heads=2, dense=[8])

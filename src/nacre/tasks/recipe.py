@@ -1,7 +1,5 @@
 """Recipes: everything that a task fixes, as data. One TOML file each; yours look the same."""
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import json

@@ -1,19 +1,14 @@
 """From the `[data]` table of a recipe to a data set."""
 
-from __future__ import annotations
-
 import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from nacre._util.checks import there_are
+from nacre.data.dataset import Dataset
 from nacre.data.files.catalogue import loader_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.tables.columns import Columns
+from nacre.data.tables.columns import Columns
 
 _Result = TypeVar("_Result")
 

@@ -1,23 +1,17 @@
 """`Task`: a recipe, its data, and its folds."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from nacre.data.splits import SplitBy, make_splits
+from nacre.data.dataset import Dataset
+from nacre.data.splits import Split, SplitBy, make_splits
+from nacre.data.tables.columns import Columns
 from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import Recipe
 from nacre.tasks.sources import load_data
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.splits import Split
-    from nacre.data.tables.columns import Columns
-    from nacre.tasks.recipe import Recipe
 
 _FEWEST_GROUPS = 3  # that can be split by group
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -14,8 +15,6 @@ from nacre._util.files import write_atomic
 from nacre.train.lightning_module import TRAIN_LOSS, VALID_LOSS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.progress import Progress, TaskID
 
 _COLUMNS = ("step", TRAIN_LOSS, VALID_LOSS)

@@ -1,23 +1,17 @@
 """One cell of a grid: a task, a model, a fold and a seed make one run directory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nacre._util.files import write_atomic
 from nacre._util.locks import hold_lock
+from nacre.data.splits import Split
 from nacre.tasks.recipe import Precision, Profile
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from nacre.data.splits import Split
-    from nacre.tasks.task import Task
+from nacre.tasks.task import Task
 
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
@@ -95,6 +89,6 @@ class Cell:
         mark.parent.mkdir(exist_ok=True)
         write_atomic(mark, self.fingerprint().encode())
 
-    def hold_lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the cell for this process; raises `nacre._util.locks.LockedElsewhere` if another one holds it."""
         return hold_lock(self.directory / ".lock")

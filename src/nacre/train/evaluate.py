@@ -1,21 +1,15 @@
 """Predictions of a network, and what they are worth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from nacre.data.batches import of_equal_length
+from nacre.data.dataset import Dataset
 from nacre.tasks.answers import answers_of, is_scored, scored_steps, steps_of
 from nacre.tasks.metrics import confusion, score_classes, score_numbers
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.data.dataset import Dataset
-    from nacre.tasks.network import TaskNetwork
+from nacre.tasks.network import TaskNetwork
 
 BATCH = 256
 

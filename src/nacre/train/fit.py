@@ -1,37 +1,29 @@
 """`fit`: train a network with Lightning, resumable to the last bit."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_epoch
+from nacre.data.dataset import Dataset
+from nacre.data.splits import Split
 from nacre.tasks.augment.registry import augmentation_of
+from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
 from nacre.train.callbacks import Log, Patience
 from nacre.train.lightning_module import VALID_LOSS, Training
-from nacre.train.scale.worker_group import ALONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.splits import Split
-    from nacre.tasks.network import TaskNetwork
-    from nacre.train.scale.worker_group import Team
+from nacre.train.scale.worker_group import ALONE, Team
 
 QUICK_ROUNDS = 6  # of a quick run: validation, log and checkpoint come at the end of each
 EVAL_BATCH = 256

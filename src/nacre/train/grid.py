@@ -1,10 +1,9 @@
 """A grid of cells: tasks, models, folds, seeds. What is done is skipped: start it as often as you like."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -18,9 +17,6 @@ from nacre.train.grid_serial import follow, run_serial
 from nacre.train.progress_report import Report
 from nacre.train.scale.options import Executor, Scale
 from nacre.train.scale.worker_group import FAILURES, team_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,18 @@
 """The cells of a grid one after the other, in this process or in several that keep step."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.progress import Progress, TaskID
 
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
 from nacre.tasks.controls.registry import CONTROLS
-from nacre.train.progress_report import name_of
+from nacre.train.cell import Cell
+from nacre.train.progress_report import Report, name_of
 from nacre.train.run_cell import help_with, run_cell
-from nacre.train.scale.worker_group import ALONE, FAILURES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.progress import Progress, TaskID
-
-    from nacre.train.cell import Cell
-    from nacre.train.progress_report import Report
-    from nacre.train.scale.worker_group import Team
+from nacre.train.scale.worker_group import ALONE, FAILURES, Team
 
 
 def run_serial(todo: Sequence[Cell], report: Report, team: Team = ALONE) -> None:

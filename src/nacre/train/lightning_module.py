@@ -1,24 +1,15 @@
 """What Lightning trains: a network, its loss and its optimiser."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import lightning as L
 import torch
+from torch import Tensor
 
 from nacre.data.batches import part_of
-from nacre.data.dataset import UNSCORED
+from nacre.data.dataset import UNSCORED, Batch
 from nacre.tasks.answers import scored
-from nacre.train.scale.worker_group import ALONE
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.data.dataset import Batch
-    from nacre.tasks.network import TaskNetwork
-    from nacre.tasks.recipe import TrainingRecipe
-    from nacre.train.scale.worker_group import Team
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import TrainingRecipe
+from nacre.train.scale.worker_group import ALONE, Team
 
 VALID_LOSS = "valid_loss"
 TRAIN_LOSS = "train_loss"

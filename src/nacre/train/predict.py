@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +17,6 @@ from nacre.tasks.network import TaskNetwork
 from nacre.train.evaluate import outputs_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
 

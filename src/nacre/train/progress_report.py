@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nacre.tasks.task import Task
+from nacre.train.cell import Cell
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from nacre.tasks.task import Task
-    from nacre.train.cell import Cell
 
 
 class Report:

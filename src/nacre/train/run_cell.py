@@ -7,12 +7,14 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
@@ -21,22 +23,16 @@ from nacre.io import save
 from nacre.tasks.answers import answers_of
 from nacre.tasks.controls.registry import CONTROLS, create_control
 from nacre.tasks.metrics import metric_of
-from nacre.tasks.network import answer_scale
+from nacre.tasks.network import TaskNetwork, answer_scale
 from nacre.tasks.recipe import to_toml
-from nacre.train.cell import CHECKPOINTS, RESULT
+from nacre.train.cell import CHECKPOINTS, RESULT, Cell
 from nacre.train.evaluate import Scores, predict, score
-from nacre.train.scale.worker_group import ALONE
+from nacre.train.scale.worker_group import ALONE, Team
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import lightning as L
-    from torch import Tensor
 
-    from nacre.tasks.network import TaskNetwork
-    from nacre.train.cell import Cell
     from nacre.train.fit import Budget, Fitted
-    from nacre.train.scale.worker_group import Team
 
 FORMAT = 1
 KEPT_PREDICTIONS = 500  # first test windows of a forecast, for pictures
@@ -58,7 +54,7 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), team: Team = AL
     """
     directory = cell.directory
     directory.mkdir(parents=True, exist_ok=True)
-    with cell.alone():
+    with cell.lock():
         if cell.is_done():  # by another process, since we looked
             return json.loads((directory / RESULT).read_bytes())
         cell.start()

@@ -1,7 +1,5 @@
 """Generated wirings: the paper's sensory gate and backbone, and what it is compared with."""
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from functools import lru_cache

@@ -1,18 +1,12 @@
 """A picture of a circuit. Needs matplotlib."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 _EXCITATORY, _INHIBITORY = "#2166ac", "#d6604d"  # distinguishable for colour-blind readers
 _NEURONS = {

@@ -1,7 +1,5 @@
 """What can influence what, and in how many steps, in a wiring that settles from rest."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

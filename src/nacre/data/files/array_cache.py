@@ -1,21 +1,17 @@
 """Parsed arrays, kept for next time."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import warnings
 import zipfile
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from nacre._util.files import cache_folder, write_atomic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 Arrays = dict[str, np.ndarray]
 # What numpy and zipfile raise for a file that is missing, cut off or altered, its compression method included.

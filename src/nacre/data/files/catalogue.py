@@ -1,18 +1,12 @@
 """Which files each data set is made of: where they come from, and the checksums of what they hold."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nacre._util.checks import choice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nacre.data.dataset import Dataset
+from nacre.data.dataset import Dataset
 
 
 @dataclass(frozen=True)

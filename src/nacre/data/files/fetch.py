@@ -1,22 +1,14 @@
 """Fetching files of data sets from their official sources, where they are not on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from nacre._util.files import cache_folder
-from nacre.data.files.catalogue import entry
-from nacre.data.files.store import Found, find, path_of, read, read_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nacre.data.files.catalogue import Form, SourceFile
-    from nacre.data.files.store import Source
+from nacre.data.files.catalogue import Form, SourceFile, entry
+from nacre.data.files.store import Found, Source, find, path_of, read, read_file
 
 _SILENCE = 30  # seconds without a byte from a server
 _CHUNK = 1 << 16  # bytes written at once

@@ -1,9 +1,8 @@
 """`nacre data`: what is there, fetching it, checking it."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -11,15 +10,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 
 from nacre._util.files import cache_folder
+from nacre.data.dataset import Dataset
 from nacre.data.files.catalogue import CATALOG, entry, load_dataset
 from nacre.data.files.fetch import fetch, official
 from nacre.data.files.store import find, read
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from nacre.data.dataset import Dataset
 
 _BAR = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
 

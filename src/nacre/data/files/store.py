@@ -1,24 +1,17 @@
 """Files of data sets: found on this machine, decompressed, and checked."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from nacre._util.files import cache_folder
-from nacre.data.files.catalogue import entry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nacre.data.files.catalogue import Form, SourceFile
+from nacre.data.files.catalogue import Form, SourceFile, entry
 
 UNCHECKED = "checksum not known to nacre"
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"  # first bytes; no plain file of ours starts like that

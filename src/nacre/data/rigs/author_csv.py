@@ -1,25 +1,19 @@
 """The feature files that the paper's authors published: one CSV a bearing, seven numbers an axis in each row."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.rigs.feature_table import FeatureTable
 from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Rig
 from nacre.data.rigs.snapshot import AXES
 from nacre.signals.features import HOP, PAPER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _MARK = "_features"  # in file names, behind the bearing's
 

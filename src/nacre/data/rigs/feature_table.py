@@ -1,20 +1,15 @@
 """`FeatureTable`: the features of one bearing over its recorded life, and its Parquet file. Needs pyarrow."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.files import write_atomic
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 FORMAT = 1
 SUFFIX = ".parquet"

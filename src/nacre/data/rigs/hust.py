@@ -1,18 +1,12 @@
 """Files of HUST: one MAT file for each bearing and load, some seconds of vibration each. Needs scipy."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.rigs.rig import HUST
 from nacre.data.rigs.snapshot import BadFile, Snapshot, check_samples
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _FEWEST = 1000  # samples that make a signal
 _SLOWEST, _FASTEST = 100.0, 1e7  # Hz

@@ -1,16 +1,11 @@
 """What is to be told of a bearing: how much of its life is used, what is left of it, and the paper's label."""
 
-from __future__ import annotations
-
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import real
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ACTIVATION = 0.1  # eV, of each of three processes
 _BOLTZMANN = 8.617e-5  # eV a kelvin

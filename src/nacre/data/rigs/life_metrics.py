@@ -1,18 +1,13 @@
 """`LifeFigures`: what predictions for bearings are worth, rig by rig."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
 from nacre.data.rigs.labels import Label
 from nacre.data.rigs.score import monotonicity, paper_score, phm_accuracy, remaining_from_fraction, trendability
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 PRONOSTIA_WORD = "PRONOSTIA"  # begins the name of every part with runs of the challenge
 # Where the PHM 2012 challenge cut its test runs off: seconds before the failure.

@@ -1,19 +1,13 @@
 """Files of PRONOSTIA (FEMTO-ST, the IEEE PHM 2012 challenge): `acc_00001.csv`, ... and `temp_00001.csv`, ..."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.rigs.rig import PRONOSTIA
 from nacre.data.rigs.snapshot import BadFile, Snapshot, check_samples, numbers_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _CLOCK = (24, 60, 60)  # hours, minutes and seconds are below these
 DAY = 86_400.0  # seconds

@@ -1,23 +1,17 @@
 """`Recording`: the files of one bearing, in order; finding them in a folder, whichever rig they come from."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nacre.data.rigs.hust import read_mat
 from nacre.data.rigs.pronostia import read_acceleration
 from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Condition, Rig
+from nacre.data.rigs.snapshot import Snapshot
 from nacre.data.rigs.xjtu import read_minute
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from nacre.data.rigs.snapshot import Snapshot
 
 _ACCELERATION = re.compile(r"acc_(\d+)\.csv")
 _TEMPERATURE = re.compile(r"temp_(\d+)\.csv")

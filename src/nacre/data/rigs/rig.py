@@ -1,7 +1,5 @@
 """The three test rigs of the paper: how fast they sample and turn, and what their bearings are like."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

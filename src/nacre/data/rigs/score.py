@@ -1,14 +1,9 @@
 """What a degradation curve is worth: the paper's score, that of the PHM 2012 challenge, and its shape."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 def paper_score(predicted: ArrayLike, actual: ArrayLike) -> float:

@@ -1,16 +1,10 @@
 """`Snapshot`: the samples of one file of a recording, checked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 AXES = ("horizontal", "vertical")
 

@@ -1,14 +1,9 @@
 """Files of XJTU-SY: `1.csv`, `2.csv`, ..., one each minute, with a header that names the axes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nacre.data.rigs.rig import XJTU
 from nacre.data.rigs.snapshot import AXES, BadFile, Snapshot, check_samples, numbers_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PERIOD = XJTU.period or 0.0
 

@@ -1,27 +1,20 @@
 """Bearings: how much of its life one has used, from how it shakes. Trained on one rig, asked about others."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.rigs.feature_table import FeatureTable
 from nacre.data.rigs.labels import Label, life_fraction, physics_label, remaining_minutes
 from nacre.data.rigs.life_metrics import PRONOSTIA_WORD, LifeFigures
 from nacre.data.rigs.rig import PRONOSTIA, RIGS
 from nacre.data.rigs.snapshot import AXES
-from nacre.data.sets.bearings_tables import find_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from nacre.data.rigs.feature_table import FeatureTable
-    from nacre.data.sets.bearings_tables import Found
+from nacre.data.sets.bearings_tables import Found, find_tables
 
 INPUTS = ("log energy", "dominant frequency", "entropy", "kurtosis", "skewness", "mean", "log std", "log rms")
 TRAINED = (PRONOSTIA.name, "Bearing1_")  # rig and names of the bearings that folds are made of

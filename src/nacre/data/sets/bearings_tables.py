@@ -1,19 +1,13 @@
 """Tables of features of bearings: finding those that `nacre data features` made, and the authors' own."""
 
-from __future__ import annotations
-
 import hashlib
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from nacre.data.files.store import recorded_in
 from nacre.data.rigs.author_csv import read_author_csv, rig_of
-from nacre.data.rigs.feature_table import SUFFIX, read_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.data.rigs.feature_table import FeatureTable
+from nacre.data.rigs.feature_table import SUFFIX, FeatureTable, read_table
 
 FOLDERS = ("bearings-features", "bearings")
 _AUTHORS = re.compile(r".+_features.*\.csv(\.gz)?")

@@ -1,8 +1,6 @@
 """CarRacing: frames of recorded drives, and what the expert did (`nacre drive collect` records them)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,9 +9,6 @@ from nacre._util.checks import whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.files.store import recorded_in
 from nacre.data.sets.episodes import ACTIONS, FRAME, checksums, episode_files, read_episode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FPS = 50
 FOLDER = "carracing"

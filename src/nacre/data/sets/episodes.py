@@ -1,24 +1,19 @@
 """Recorded drives: one compressed file each, written whole, read without pickle."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.files import write_atomic
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 ACTIONS = ("coast", "right", "left", "gas", "brake")  # as the discrete CarRacing-v3 numbers them
 POSE = ("x", "y", "heading", "speed", "wheel")  # columns of `Episode.pose`

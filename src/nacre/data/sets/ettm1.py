@@ -1,21 +1,14 @@
 """ETTm1: load and oil temperature of an electricity transformer, every 15 minutes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
-from nacre.data.files.array_cache import cached
+from nacre.data.dataset import Dataset
+from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
+from nacre.data.files.store import Source
 from nacre.data.sets.series import Series, forecasting, read_stamps, read_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.files.array_cache import Arrays
-    from nacre.data.files.store import Source
 
 COLUMNS = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
 _READER = "ettm1-1"  # raise the number with every change of `_parse`

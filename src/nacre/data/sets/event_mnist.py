@@ -1,24 +1,16 @@
 """Event-based MNIST: each image as runs of equal pixels, instead of 784 pixels."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.files.array_cache import cached
+from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from nacre.data.files.array_cache import Arrays
-    from nacre.data.files.store import Source
+from nacre.data.files.store import Source
 
 PIXELS = 28 * 28
 SPAN = 256.0  # units of time of a whole image, as in the paper

@@ -1,21 +1,14 @@
 """Jena climate: 14 readings of a weather station, every 10 minutes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
-from nacre.data.files.array_cache import cached
+from nacre.data.dataset import Dataset
+from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
+from nacre.data.files.store import Source
 from nacre.data.sets.series import Series, forecasting, read_stamps, read_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.files.array_cache import Arrays
-    from nacre.data.files.store import Source
 
 COLUMNS = (
     "p (mbar)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,16 +11,12 @@ import torch
 
 from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.files.array_cache import cached
+from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
+from nacre.data.files.store import Source
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
-
-    from nacre.data.files.array_cache import Arrays
-    from nacre.data.files.store import Source
 
 ACTIVITIES = (
     "walking",

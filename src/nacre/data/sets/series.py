@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +13,10 @@ import torch
 
 from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.files.store import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     import pandas as pd
-
-    from nacre.data.files.store import Source
 
 
 @dataclass(frozen=True)

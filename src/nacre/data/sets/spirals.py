@@ -1,18 +1,13 @@
 """Generated spirals, seen at irregular times in their first half only (the protocol of ContiFormer)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from nacre._util.checks import real, whole
 from nacre.data.dataset import Dataset, Kind
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 POINTS = 150  # of a whole spiral
 OBSERVED = 50  # points that are seen

@@ -1,29 +1,20 @@
 """Udacity's driving simulator: camera images of a drive of your own, and how the wheel was held."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.files.array_cache import cached
+from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.store import recorded_in
 from nacre.data.sets.udacity_images import SIZE, Images, read_frame
-from nacre.data.sets.udacity_log import CAMERAS, read_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from nacre.data.files.array_cache import Arrays
-    from nacre.data.sets.udacity_log import Log
+from nacre.data.sets.udacity_log import CAMERAS, Log, read_log
 
 LOG = "driving_log.csv"
 FOLDERS = ("udacity", "udacity_track")
@@ -34,8 +25,8 @@ _READER = "udacity-1"  # raise the number with every change of `_parse` or `read
 def load_udacity(data_dir: Path | None = None, segments: int = 20) -> Dataset:
     """One sequence of a single image for each moment of a drive, and the steering at that moment, from -1 to 1.
 
-    Images are cropped to the road and 66 x 200 pixels large, see `nacre.data.sets.udacity_images.read_frame`. Segments
-    of the drive are groups: neighbouring images are all but equal, so they must not be in two parts of a split.
+    Images are cropped to the road and 66 x 200 pixels large, see `udacity_images.read_frame`. Segments of the
+    drive are groups: neighbouring images are all but equal, so they must not be in two parts of a split.
     Segments are stretches without a pause, and what follows a segment within a second belongs to none.
 
     If all images of the left and the right camera are there, they are rows, too, that no sequence holds: of the n

@@ -7,16 +7,12 @@ import os
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.sets.udacity_log import file_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 320, 160  # of what the simulator records, in pixels
 TOP, BOTTOM = 60, 135  # rows that are kept: neither sky nor bonnet

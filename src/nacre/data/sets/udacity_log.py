@@ -1,20 +1,14 @@
 """`driving_log.csv` of the Udacity simulator: its images, when they were taken, and how the car steered."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 CAMERAS = ("center", "left", "right")
 COLUMNS = (*CAMERAS, "steering", "throttle", "brake", "speed")  # of a log without a header

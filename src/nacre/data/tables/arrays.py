@@ -1,21 +1,17 @@
 """`from_arrays`: a data set out of arrays, tensors or lists of your own."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre._util.checks import choice
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.targets import classes_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Ragged = np.ndarray | Tensor | Sequence[Any]  # [n, ...], or n items of lengths of their own
 _log = logging.getLogger("nacre")

@@ -7,19 +7,18 @@ import difflib
 import gzip
 import hashlib
 import io
+import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
     import pandas as pd
-    from numpy.typing import NDArray
 
 _SEPARATORS = (",", ";", "\t")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets put it before UTF-8

@@ -1,7 +1,5 @@
 """`Columns`: how a CSV file was read, in plain data, so that a run can read new files in the same way."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, Self

@@ -1,30 +1,28 @@
 """`from_csv`: a data set out of a CSV file of your own, one row for each observation."""
 
-from __future__ import annotations
-
 import logging
+import os
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nacre._util.checks import choice, whole
-from nacre.data.dataset import Kind
-from nacre.data.tables.cells import read_table
+from nacre.data.dataset import Dataset, Kind
+from nacre.data.tables.cells import Table, read_table
 from nacre.data.tables.columns import Columns
-from nacre.data.tables.sequences import dataset_of, feature_values, order_rows, pieces, read_clock, whole_groups
+from nacre.data.tables.sequences import (
+    Rows,
+    dataset_of,
+    feature_values,
+    order_rows,
+    pieces,
+    read_clock,
+    whole_groups,
+)
 from nacre.data.tables.targets import classes_of, infer_kind, is_text, is_whole
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.tables.cells import Table
-    from nacre.data.tables.sequences import Rows
 
 FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so that series of steps are cut into pieces
 _EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from nacre.data.dataset import UNSCORED, Kind
+from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.cells import read_table
+from nacre.data.tables.columns import Columns
 from nacre.data.tables.sequences import (
+    Rows,
     dataset_of,
     feature_values,
     order_rows,
@@ -20,14 +24,7 @@ from nacre.data.tables.sequences import (
 )
 
 if TYPE_CHECKING:
-    import os
-
     import pandas as pd
-    from numpy.typing import NDArray
-
-    from nacre.data.dataset import Dataset
-    from nacre.data.tables.columns import Columns
-    from nacre.data.tables.sequences import Rows
 
 
 def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, pd.DataFrame]:

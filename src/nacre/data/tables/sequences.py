@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.tables.columns import Clock
+from nacre.data.tables.cells import Table
+from nacre.data.tables.columns import Clock, Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from nacre.data.tables.cells import Table
-    from nacre.data.tables.columns import Columns
 
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
 

@@ -1,15 +1,9 @@
 """Which task a target column asks for, when nobody says so; and classes out of labels."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.dataset import Kind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST_CLASSES = 20  # more distinct whole numbers than this are a quantity, not classes
 ROWS_A_CLASS = 10  # rows that each class of steps has, on average, if whole numbers are to be classes

@@ -1,11 +1,9 @@
 """`nacre drive collect`: record episodes of a driver, one file each. What is there already is kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -14,12 +12,9 @@ from rich.table import Table
 from nacre._util.checks import real, whole
 from nacre._util.pool import default_jobs, each
 from nacre.data.sets.episodes import SUFFIX, Drive, read_episode, write_episode
-from nacre.drive.carracing.episode import run_episode
+from nacre.drive.carracing.episode import Driver, run_episode
 from nacre.drive.carracing.expert import Expert
 from nacre.train.report.statistics import wilson
-
-if TYPE_CHECKING:
-    from nacre.drive.carracing.episode import Driver
 
 FOLDER = Path("carracing")  # where `nacre train carracing` looks first
 

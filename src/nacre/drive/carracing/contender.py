@@ -1,21 +1,16 @@
 """`Contender`: who takes part in a race, under a name of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nacre.drive.carracing.episode import Driver
 from nacre.drive.carracing.expert import Expert
 from nacre.drive.carracing.policy import Decision, NetworkDriver, load_driver
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from nacre.drive.carracing.episode import Driver
 
 EXPERT = "expert"  # races beside networks if its name is given instead of a run
 _SEED = re.compile(r"(\d+)-")  # at the start of the names of recorded episodes

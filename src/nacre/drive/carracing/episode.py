@@ -1,19 +1,14 @@
 """One drive from start to end, whoever drives."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.sets.episodes import ACTIONS, Drive, Episode
 from nacre.drive.carracing.road import HALF_WIDTH, Road
 from nacre.drive.carracing.world import FPS, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 _BURST = (2, 6)  # steps for which a random action is held; single ones would hardly move the car
 _RANDOM = tuple(ACTIONS.index(name) for name in ("right", "left", "gas"))  # what pushes a car off its line

@@ -1,17 +1,12 @@
 """`Expert`: a driver that knows the centre line. Pure pursuit for the wheel, bends ahead for the speed."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nacre.data.sets.episodes import ACTIONS
-
-if TYPE_CHECKING:
-    from nacre.drive.carracing.road import Road
-    from nacre.drive.carracing.world import Pose, World
+from nacre.drive.carracing.road import Road
+from nacre.drive.carracing.world import Pose, World
 
 COAST, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
 _WHEELBASE = 3.3  # metres, of CarRacing's car

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,6 @@ from nacre.drive.carracing.road import HALF_WIDTH
 from nacre.drive.carracing.world import FPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
 _ROAD, _LINE = "#d9d9d9", "#9a9a9a"

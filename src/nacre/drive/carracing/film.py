@@ -7,28 +7,22 @@ import math
 import os
 import secrets
 from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from nacre._util.files import write_atomic
-from nacre.drive.carracing.episode import run_episode
+from nacre.data.sets.episodes import Drive, Episode
+from nacre.drive.carracing.episode import Driver, run_episode
 from nacre.drive.carracing.film_frame import Moment, draw
 from nacre.drive.carracing.policy import NetworkDriver
 from nacre.drive.carracing.saliency import heat_now
-from nacre.drive.carracing.world import FPS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from nacre.data.sets.episodes import Drive, Episode
-    from nacre.drive.carracing.episode import Driver
-    from nacre.drive.carracing.world import World
+from nacre.drive.carracing.world import FPS, World
 
 EVERY = 2  # steps from one picture of the film to the next
 PICTURES = FPS // EVERY  # a second

@@ -1,19 +1,14 @@
 """One picture of a film: the car from above, what the driver sees, and what it decides. Needs Pillow."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.carracing.saliency import overlay
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SIZE = (848, 400)  # width and height: multiples of 16, as video wants them; the view is 600 wide
 _VIEW = 600

@@ -1,23 +1,17 @@
 """`Lap`: one episode of a race, and the file that keeps what happened."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
-from nacre.data.sets.episodes import ACTIONS, Drive
+from nacre.data.sets.episodes import ACTIONS, Drive, Episode
+from nacre.drive.carracing.contender import Contender
 from nacre.drive.carracing.episode import errors_of, run_episode
 from nacre.drive.carracing.policy import NetworkDriver
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.data.sets.episodes import Episode
-    from nacre.drive.carracing.contender import Contender
 
 FORMAT = 1
 PLAIN, COLOURS = "plain", "colours"  # conditions

@@ -1,34 +1,25 @@
 """`NetworkDriver`: a trained network at the wheel, fed frame by frame."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import deque
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre._util.checks import choice
 from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.carracing.world import FPS
+from nacre.drive.carracing.world import FPS, World
 from nacre.io import load
 from nacre.layer.attention import NAC
+from nacre.layer.streaming import StreamState
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from nacre.drive.carracing.world import World
-    from nacre.layer.streaming import StreamState
-
 
 _KEPT = 0.9  # of what is due to an action, from frame to frame
 

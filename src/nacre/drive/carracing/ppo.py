@@ -1,22 +1,17 @@
 """A Stable-Baselines3 PPO policy as a driver: its weights are read, its pickles are not."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nacre.data.sets.episodes import ACTIONS, FRAME
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.drive.carracing.world import World
+from nacre.drive.carracing.world import World
 
 _WEIGHTS = "policy.pth"
 _LARGEST = 2**28  # bytes of the weights; NatureCNN has 7 MB

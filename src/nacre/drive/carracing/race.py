@@ -1,14 +1,13 @@
 """`nacre drive race`: networks drive unseen tracks. What was driven is kept, so a race can be gone on with."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -23,9 +22,6 @@ from nacre.drive.carracing.contender import Contender, contenders
 from nacre.drive.carracing.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
 from nacre.drive.carracing.policy import Decision, NetworkDriver
 from nacre.drive.carracing.standings import COLUMNS, Standing, as_rows, markdown, standing, words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _FIGURES = ("finished", "flag", "lost", "progress", "steps", "error", "largest_error", "off_track", "speed",
             "milliseconds")  # fmt: skip

@@ -1,14 +1,10 @@
 """`Road`: the centre line of a track, and where a car is on it."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 HALF_WIDTH = 40 / 6  # of CarRacing's road, in metres
 

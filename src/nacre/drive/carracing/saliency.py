@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre._util.files import write_atomic
-from nacre.data.sets.episodes import ACTIONS, FRAME
+from nacre.data.sets.episodes import ACTIONS, FRAME, Episode
+from nacre.drive.carracing.policy import NetworkDriver
 from nacre.drive.carracing.world import FPS
+from nacre.tasks.image_encoder import Eye
+from nacre.tasks.network import TaskNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from nacre.data.sets.episodes import Episode
-    from nacre.drive.carracing.policy import NetworkDriver
-    from nacre.tasks.image_encoder import Eye
-    from nacre.tasks.network import TaskNetwork
 
 HEAT = "inferno"  # brightness grows with heat, so that it is read without seeing its hue
 _OPAQUE = 0.75  # of the colour over a pixel with full heat: road and car stay visible below

@@ -1,16 +1,12 @@
 """`Standing`: what the laps of a contender in one condition come to, and tables of it."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nacre.drive.carracing.lap import COLOURS
 from nacre.train.report.statistics import wilson
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COLUMNS = {
     "contender": "contender",

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.carracing.road import HALF_WIDTH, Place, Road
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FPS = 50
 LAP_SHARE = 0.95  # of the tiles that a finished lap has touched

@@ -1,12 +1,11 @@
 """`nacre drive udacity`: a trained network steers the simulator's car. Needs websockets and pillow."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nacre.data.dataset import Kind
 from nacre.data.sets.udacity_images import HEIGHT, WIDTH, road_of
@@ -14,11 +13,6 @@ from nacre.drive.udacity.server import serve
 from nacre.io import load
 from nacre.tasks.image_encoder import Tokens
 from nacre.tasks.network import TaskNetwork
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 class SteeringNetwork:

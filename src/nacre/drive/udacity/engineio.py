@@ -10,8 +10,6 @@ server opens the default namespace by itself. Only what a server of the simulato
 binary attachments, no acknowledgements.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

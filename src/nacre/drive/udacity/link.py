@@ -1,24 +1,18 @@
 """One connection of the Udacity server: reads, has the session answer, watches the clock."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from nacre.drive.udacity.engineio import PING_INTERVAL, PING_TIMEOUT, Refused
 from nacre.drive.udacity.link_stats import Complaints, LinkStats
 from nacre.drive.udacity.session import SAFE, Reply, Session
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from websockets.asyncio.server import ServerConnection
 
 log = logging.getLogger("nacre.drive")
 

@@ -1,16 +1,11 @@
 """What is kept and said about one connection: how fast it was answered, and what was refused."""
 
-from __future__ import annotations
-
+import logging
 import time
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable
 
 KEPT = 10_000  # latencies; a long drive would otherwise fill the memory
 

@@ -1,16 +1,11 @@
 """Who may open a connection to the Udacity server: simulators, not web pages."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from nacre._util.hosts import is_address
 from nacre.drive.udacity.engineio import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PATH = "/socket.io/"
 WHAT_THIS_IS = "This is nacre's server for the Udacity simulator. It speaks WebSocket only, at /socket.io/.\n"

@@ -1,18 +1,17 @@
 """`serve`: the server that the Udacity simulator connects to. Needs websockets and pillow."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
 import ipaddress
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from websockets.asyncio.server import ServerConnection, broadcast
+from websockets.asyncio.server import Server, ServerConnection, broadcast
 from websockets.asyncio.server import serve as listen
+from websockets.http11 import Request, Response
 
 from nacre._util.checks import real, whole
 from nacre.drive.udacity.engineio import shorten
@@ -21,12 +20,6 @@ from nacre.drive.udacity.link_stats import Complaints
 from nacre.drive.udacity.request_checks import NO_GET, check_request
 from nacre.drive.udacity.session import SAFE, Driver, Session
 from nacre.drive.udacity.speed_control import SpeedController
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from websockets.asyncio.server import Server
-    from websockets.http11 import Request, Response
 
 # Bytes of one WebSocket message. Above MAX_MESSAGE it is refused with an answer; above this, the connection ends.
 LARGEST_READ = 4 * 1024 * 1024

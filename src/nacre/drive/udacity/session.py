@@ -1,12 +1,14 @@
 """What one simulator is told: messages in, answers out, without a socket."""
 
-from __future__ import annotations
-
 import math
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nacre.drive.udacity.engineio import (
     Kind,
@@ -19,15 +21,8 @@ from nacre.drive.udacity.engineio import (
     pong_packet,
     shorten,
 )
+from nacre.drive.udacity.speed_control import SpeedController
 from nacre.drive.udacity.telemetry import read_telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from nacre.drive.udacity.speed_control import SpeedController
 
 # The largest of 4,053 recorded frames makes a message of 21,400 characters; noise at JPEG quality 95, 166,000.
 MAX_MESSAGE = 256 * 1024  # characters

@@ -1,7 +1,5 @@
 """Keeping a speed: a controller from speed to throttle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from nacre._util.checks import real

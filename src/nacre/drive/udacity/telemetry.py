@@ -1,21 +1,16 @@
 """What the Udacity simulator tells about its car, read with suspicion. Needs pillow."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from nacre.drive.udacity.engineio import Refused, shorten
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 320, 160
 FASTEST = 1000.0  # no number of the simulator comes near; from here on it would also group the digits

@@ -4,16 +4,10 @@ Many labelings are tried on the same columns, so both come from matrix products:
 with each label, and the sums of each column over the steps with each label.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _ELEMENTS = 2**23  # of a one-hot matrix
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.inspect.analysis.labels import layer_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nacre.inspect.recording.recording import Recording
 
 _READ = 2**13  # steps at a time

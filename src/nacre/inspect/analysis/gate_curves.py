@@ -1,18 +1,12 @@
 """`GateCurves`: gates of every step, as means over its keys, from a forward pass that nobody records."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from nacre.layer.pairs import Gates
-    from nacre.layer.trace import Scene
+from nacre.layer.pairs import Gates
+from nacre.layer.trace import Scene
 
 
 def gate_means(names: Sequence[str], gates: Mapping[str, Tensor], valid: Tensor) -> Tensor:

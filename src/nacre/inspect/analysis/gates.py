@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import choice
 from nacre.inspect.analysis.labels import labels_of, layer_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nacre.inspect.recording.recording import Recording
 
 _QUARTILES = (0.25, 0.5, 0.75)

@@ -4,32 +4,23 @@ Dead and saturated neurons are judged as in `nacre.certify`, on what the layer i
 sees the recorded samples again. States of pairs are looked at as they come and not kept: memory stays flat.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from nacre.certificates.neurons import Measures, NeuronFinding, computed_neurons, judge_neurons, measure_neurons
 from nacre.inspect.analysis.labels import layer_of
 from nacre.inspect.recording.hooks import layers_of, watching
 from nacre.inspect.recording.outputs import outputs_of, spans_of, windows_of
-from nacre.inspect.recording.recording import GROUPS
-from nacre.layer.trace import Trace, states_by_group
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
-    from nacre.layer.attention import NAC
-    from nacre.layer.pairs import Gates
-    from nacre.layer.trace import Scene
+from nacre.inspect.recording.recording import GROUPS, LayerRecording, Recording
+from nacre.layer.attention import NAC
+from nacre.layer.pairs import Gates
+from nacre.layer.trace import Scene, Trace, states_by_group
 
 _AT_ONCE = 32  # moments of a drive
 _READ = 2**12  # steps of a recording at a time

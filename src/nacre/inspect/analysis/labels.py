@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import choice, there_are
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.options import What
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nacre.inspect.recording.recording import LayerRecording, Recording
 
 THIRDS = ("low", "middle", "high")

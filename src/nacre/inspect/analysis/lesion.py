@@ -1,24 +1,17 @@
 """`Lesion`: silence a neuron, a synapse or a whole group, and leave everything else as it is."""
 
-from __future__ import annotations
-
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor, nn
 
 from nacre._util.checks import choice, there_are
 from nacre.inspect.recording.hooks import layers_of
 from nacre.inspect.recording.recording import GROUPS
+from nacre.layer.attention import NAC
 from nacre.layer.trace import BACKBONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor, nn
-
-    from nacre.layer.attention import NAC
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,20 @@ Heads of a layer know nothing of each other until its output map adds them up. S
 once, the layer runs once, and for each head its part of that run takes the place of the intact part.
 """
 
-from __future__ import annotations
-
 import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nacre.inspect.analysis.lesion import Lesion, lesioned
-from nacre.inspect.analysis.rerun import metric_of_samples
+from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
 from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.recording.recording import Recording
+from nacre.layer.attention import NAC
 from nacre.layer.trace import BACKBONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch import Tensor
-
-    from nacre.inspect.analysis.rerun import Rerun
-    from nacre.inspect.recording.recording import Recording
-    from nacre.layer.attention import NAC
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -1,29 +1,21 @@
 """`lesion_study`: silence neurons one after the other, and see what becomes of the answers."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nacre._util.checks import there_are, whole
 from nacre.inspect.analysis.lesion import Lesion, size_of
 from nacre.inspect.analysis.lesion_heads import LesionedHeads
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
 from nacre.inspect.recording.hooks import layers_of
-from nacre.inspect.recording.recording import GROUPS
+from nacre.inspect.recording.recording import GROUPS, Recording
+from nacre.layer.attention import NAC
 from nacre.layer.trace import BACKBONE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from torch import Tensor
-
-    from nacre.inspect.recording.recording import Recording
-    from nacre.layer.attention import NAC
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,10 @@
 """Permuted labels, and what the best of many neurons reaches under them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 TIE = 1e-9  # numbers that differ by no more than this share are equal
 _NUMBERS = 2**24  # permuted labels at a time

@@ -1,27 +1,20 @@
 """`Rerun`: answers to the samples of a recording again, with a model that may have lesions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.analysis.gate_curves import GateCurves
 from nacre.inspect.analysis.lesion import Lesion, lesioned
 from nacre.inspect.recording.hooks import watching
 from nacre.inspect.recording.outputs import Outputs, from_tokens, outputs_of, spans_of, windows_of
+from nacre.inspect.recording.recording import Recording
 from nacre.tasks.metrics import score_classes, score_numbers
 from nacre.tasks.network import TaskNetwork
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-    from torch import Tensor, nn
-
-    from nacre.inspect.recording.recording import Recording
 
 _AT_ONCE = 256  # windows of a drive
 

@@ -1,21 +1,16 @@
 """`strengths`: how strong each synapse of a layer's circuit has become."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from nacre._util.checks import there_are, whole
 from nacre.inspect.recording.hooks import layers_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import nn
-
-    from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import Wiring
 
 
 class Synapse(NamedTuple):

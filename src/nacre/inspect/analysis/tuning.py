@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import whole
 from nacre.inspect.analysis.association import associate, quantile_bins, standardised
@@ -22,8 +23,6 @@ from nacre.inspect.analysis.labels import Labels, labels_of, layer_of
 from nacre.inspect.analysis.permute import TIE, Control, Permuted, threshold
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nacre.inspect.recording.recording import LayerRecording, Recording
 
 _STILL = 1e-6  # states that differ by no more than this are the same, as in `certify`

@@ -1,22 +1,15 @@
 """`draw_activity`: what a head's neurons do over time, from the input to the answer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from nacre.inspect.figures import panels, style
 from nacre.inspect.figures.answer import answer_height, draw_answer, over_outputs
+from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.layer.trace import BACKBONE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
 
 THIN = 24  # single neurons that are lines; more are a heat map
 _CALM = 400  # moments up to which a line is bold

@@ -1,21 +1,14 @@
 """The panel of the answer, and of the truth."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from numpy.typing import NDArray
 
 from nacre._util.plotting import COLOURS
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.figures import panels, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.recording import LayerRecording, Recording
 
 _CLASSES = 12  # that have room
 

@@ -1,23 +1,17 @@
 """`draw_attention`: which keys each step attends to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
+from numpy.typing import NDArray
 
 from nacre.inspect.figures import panels, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.recording import LayerRecording, Recording
 
 CELLS = 400  # steps, and keys, up to which each is a cell of its own
 _READ = 2**14  # steps at a time

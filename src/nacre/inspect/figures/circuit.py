@@ -1,27 +1,20 @@
 """`draw_circuit`: the circuit of one head, with the states of its neurons at one step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.collections import LineCollection
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import Normalize, to_rgba
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
 from nacre.inspect.figures import style
 from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.layer.trace import BACKBONE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
 
 DRAWN = 320  # synapses
 _TALL = 36  # neurons one above the other

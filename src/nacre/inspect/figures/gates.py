@@ -1,22 +1,15 @@
 """`draw_gates`: the gates and the logit of every head over time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from nacre._util.plotting import COLOURS, DASHES
 from nacre.inspect.figures import panels, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.recording import LayerRecording, Recording
 
 HEADS = len(COLOURS)  # that are lines; more are rows of colours
 _CALM = 400  # moments up to which lines are bold

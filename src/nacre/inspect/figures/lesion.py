@@ -1,26 +1,19 @@
 """`draw_lesion`: what becomes of the answers when groups of neurons, or single ones, are silent."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
+from nacre.inspect.analysis.lesion_study import LesionRow, LesionStudy
 from nacre.inspect.figures import panels, style
 from nacre.inspect.recording.recording import GROUPS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from nacre.inspect.analysis.lesion_study import LesionRow, LesionStudy
 
 _STRONGEST = 5  # single neurons that the caption names
 _DECADES = 1e5  # from the largest change to the smallest that is told from none, at most

@@ -1,28 +1,20 @@
 """Panels that several figures have: curves, heat maps and frames over time, the input, and the answer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from nacre._util.plotting import COLOURS
 from nacre.inspect.figures import style
+from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.tasks.controls.simple import SEEN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.collections import QuadMesh
-    from matplotlib.colors import Colormap
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
 
 LINES = len(COLOURS)  # curves that a panel has room for; more are a heat map
 _ROOM = 390.0  # points that a strip of frames may take

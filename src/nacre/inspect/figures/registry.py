@@ -1,12 +1,11 @@
 """Figures of a recording, and how they become files. Needs matplotlib."""
 
-from __future__ import annotations
-
 import io
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
+from matplotlib.figure import Figure
 
 from nacre._util.files import write_atomic
 from nacre.inspect.figures.activity import draw_activity
@@ -16,11 +15,6 @@ from nacre.inspect.figures.gates import draw_gates
 from nacre.inspect.figures.lesion import draw_lesion
 from nacre.inspect.figures.tuning import draw_tuning
 from nacre.inspect.options import FigureKind
-
-if TYPE_CHECKING:
-    import os
-
-    from matplotlib.figure import Figure
 
 __all__ = [
     "FigureKind",

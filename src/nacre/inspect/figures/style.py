@@ -3,26 +3,19 @@
 Needs matplotlib.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
+from numpy.typing import NDArray
 
 from nacre._util.plotting import COLOURS, open_frame
 from nacre.inspect.analysis import labels
-from nacre.inspect.recording.recording import GROUPS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.recording import GROUPS, LayerRecording, Recording
 
 WIDTH = 8.0  # inches
 TITLE, TEXT, SMALL = 12, 10, 9  # points

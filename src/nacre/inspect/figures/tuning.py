@@ -1,24 +1,18 @@
 """`draw_tuning`: how much neurons and gates tell of a label, beside what chance gives."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
+from nacre.inspect.analysis.tuning import Tuning
 from nacre.inspect.figures import style
 from nacre.inspect.recording.recording import GROUPS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from nacre.inspect.analysis.tuning import Tuning
 
 BEST = 12  # neurons and gates whose means are shown
 _NUMBERED = 10  # labels up to which a mean stands in every cell

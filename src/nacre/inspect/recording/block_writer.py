@@ -1,16 +1,10 @@
 """`BlockWriter`: rows that come one after the other, written to a chunked array a whole chunk at a time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import zarr
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _CHUNK_BYTES = 2**20
 

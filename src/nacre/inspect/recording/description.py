@@ -1,7 +1,5 @@
 """`About`: what a recording is of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nacre.inspect.recording.hooks import watching
-from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY, LayerWriter
+from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY, Detail, LayerWriter
 from nacre.inspect.recording.outputs import outputs_of, spans_of, windows_of
 from nacre.inspect.recording.record import new_group, write_sample
 from nacre.inspect.recording.writer import RecordingWriter
-from nacre.layer.trace import BACKBONE, TraceBuilder
+from nacre.layer.attention import NAC
+from nacre.layer.trace import BACKBONE, Trace, TraceBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from nacre.inspect.recording.layer_writer import Detail
     from nacre.inspect.recording.run import Subject
-    from nacre.layer.attention import NAC
-    from nacre.layer.trace import Trace
 
 AT_ONCE = 32  # moments
 

@@ -1,20 +1,14 @@
 """`watching`: let observers look on at the NAC layers of a model."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from torch import Tensor, nn
 
 from nacre.layer.attention import NAC
-from nacre.layer.trace import Observer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from torch import Tensor, nn
-
-    from nacre.layer.pairs import Gates
-    from nacre.layer.trace import Scene
+from nacre.layer.pairs import Gates
+from nacre.layer.trace import Observer, Scene
 
 _Observer = TypeVar("_Observer", bound=Observer)
 

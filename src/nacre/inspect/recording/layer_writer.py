@@ -1,29 +1,22 @@
 """`LayerWriter`: an observer that writes what a layer does to disk, chunk by chunk."""
 
-from __future__ import annotations
-
 import itertools
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+import zarr
+from numpy.typing import NDArray
+from torch import Tensor
 
 from nacre.inspect.analysis.gate_curves import gate_means
 from nacre.inspect.recording.block_writer import BlockWriter, new_array
 from nacre.inspect.recording.summaries import write_levels
-from nacre.layer.trace import BACKBONE, states_by_group
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import zarr
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from nacre.layer.attention import NAC
-    from nacre.layer.pairs import Gates
-    from nacre.layer.trace import Scene
+from nacre.layer.attention import NAC
+from nacre.layer.pairs import Gates
+from nacre.layer.trace import BACKBONE, Scene, states_by_group
 
 SENSORY = ("query", "key", "value")
 PAIR_GATES = ("phi", "omega", "t", "match", "logits", "weights")

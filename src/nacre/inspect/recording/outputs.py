@@ -1,17 +1,12 @@
 """What a model answers, step by step: in a recording, and again when something in it was silenced."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor, nn
 
 from nacre.tasks.network import TaskNetwork
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """`record`: run a model once, and keep what every neuron of its NAC layers did."""
 
-from __future__ import annotations
-
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import zarr
+from torch import Tensor, nn
 
 from nacre._util.checks import choice, time_stamps
 from nacre.inspect.recording.description import About
@@ -15,14 +15,7 @@ from nacre.inspect.recording.layer_writer import Detail, LayerWriter
 from nacre.inspect.recording.outputs import outputs_of
 from nacre.inspect.recording.recording import Recording, key_of
 from nacre.inspect.recording.writer import RecordingWriter
-
-if TYPE_CHECKING:
-    import os
-
-    import zarr
-    from torch import Tensor, nn
-
-    from nacre.layer.attention import NAC
+from nacre.layer.attention import NAC
 
 DTYPES = ("float32", "float16")
 

@@ -1,14 +1,15 @@
 """`Recording`: what `record` wrote, read piece by piece."""
 
-from __future__ import annotations
-
+import os
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import zarr
+from numpy.typing import NDArray
+from torch import nn
 
 from nacre._util.checks import choice
 from nacre.inspect.recording.block_writer import Arrays
@@ -19,12 +20,6 @@ from nacre.inspect.recording.writer import FORMAT, MODEL, STORE
 from nacre.io import load
 from nacre.layer.trace import BACKBONE
 from nacre.wiring.wiring import Wiring
-
-if TYPE_CHECKING:
-    import os
-
-    from numpy.typing import NDArray
-    from torch import nn
 
 GROUPS = (*SENSORY, *BACKBONE)
 

@@ -1,16 +1,16 @@
 """`record_run`: a recording of a trained run, on sequences or drives that it was tested on."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nacre._util.checks import choice, whole
+from nacre.data.dataset import Dataset
 from nacre.inspect.recording.description import About
 from nacre.inspect.recording.drive import record_drives
 from nacre.inspect.recording.hooks import layers_of, watching
@@ -20,18 +20,11 @@ from nacre.inspect.recording.record import new_group, write_sample
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import load
+from nacre.layer.attention import NAC
 from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from nacre.data.dataset import Dataset
-    from nacre.layer.attention import NAC
 
 FOLDER = "inspect"  # in the run
 

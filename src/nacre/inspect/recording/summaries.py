@@ -4,17 +4,11 @@ Level 1 of an array [samples, steps, ...] has the smallest, the largest and the 
 [samples, steps / 8, 3, ...]; level 2 of each 64, and so on.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+import zarr
+from numpy.typing import NDArray
 
 from nacre.inspect.recording.block_writer import BlockWriter, array_of, new_array
-
-if TYPE_CHECKING:
-    import zarr
-    from numpy.typing import NDArray
 
 FACTOR = 8
 FEWEST = 2048  # rows of which a picture takes all

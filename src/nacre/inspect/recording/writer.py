@@ -1,29 +1,23 @@
 """`RecordingWriter`: the directory of a recording, written under another name and renamed when it is whole."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 import zarr
+from numpy.typing import NDArray
+from torch import nn
 
 from nacre.inspect.recording.block_writer import BlockWriter, new_array
+from nacre.inspect.recording.description import About
 from nacre.inspect.recording.summaries import write_levels
 from nacre.io import save
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from numpy.typing import NDArray
-    from torch import nn
-
-    from nacre.inspect.recording.description import About
 
 FORMAT = 1
 STORE = "trace.zarr"

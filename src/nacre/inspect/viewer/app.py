@@ -1,32 +1,25 @@
 """The viewer as an ASGI application: a page, read-only data, and lesions. Needs starlette."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.summaries import summary
 from nacre.inspect.viewer.lesions import Busy, Lesions, read_lesions
 from nacre.inspect.viewer.query import MOST_STEPS, BadRequest, Query
 from nacre.inspect.viewer.request_checks import LARGEST_BODY, Gate
 from nacre.inspect.viewer.source import Source, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.requests import Request
-
-    from nacre.inspect.recording.recording import Recording
 
 SCRIPTS = ("theme.js", "source.js", "chart.js", "circuit.js", "view.js", "save.js", "main.js")
 _PATIENCE = 10.0  # seconds for the body of a request

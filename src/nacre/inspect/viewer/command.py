@@ -1,15 +1,16 @@
 """`nacre view`: open runs, record them if need be, and serve the page. Needs starlette and uvicorn."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import uvicorn
 from rich.console import Console
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nacre._util.progress import bars
@@ -18,13 +19,6 @@ from nacre.inspect.recording.run import FOLDER, record_run
 from nacre.inspect.recording.writer import STORE
 from nacre.inspect.viewer.app import make_app
 from nacre.inspect.viewer.report import write_report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from starlette.types import ASGIApp
-
 
 _PATIENCE = 10.0  # seconds for a request header
 

@@ -1,21 +1,16 @@
 """Lesions on request: one model at work at a time, few that wait, and what was found is kept for a while."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from nacre.inspect.analysis.lesion import Lesion
 from nacre.inspect.analysis.rerun import Rerun
-from nacre.inspect.recording.recording import GROUPS
+from nacre.inspect.recording.recording import GROUPS, LayerRecording
 from nacre.inspect.viewer.query import BadRequest
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.inspect.recording.recording import LayerRecording
-    from nacre.inspect.viewer.source import Source
+from nacre.inspect.viewer.source import Source
 
 MOST = 64  # lesions of a request
 MOST_STEPS = 200_000

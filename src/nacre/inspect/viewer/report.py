@@ -1,25 +1,19 @@
 """`write_report`: the page of the viewer as one file that needs no server."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import whole
 from nacre._util.files import write_atomic
+from nacre.inspect.recording.recording import Recording
 from nacre.inspect.viewer.app import SCRIPTS, page_file
 from nacre.inspect.viewer.source import Source, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import Recording
 
 MOST_STEPS = 400  # of which a report has every neuron
 _NEAR = 8  # steps between two shown ones that are worth reading along

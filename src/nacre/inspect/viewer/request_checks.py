@@ -1,16 +1,11 @@
 """Who may talk to the viewer, and what every answer says to the browser."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nacre._util.hosts import is_address
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_BODY = 16 * 1024  # bytes of a request
 LARGEST_QUERY = 2 * 1024

@@ -1,23 +1,17 @@
 """`Source`: what the viewer shows of a recording, as plain data. The server and the report both ask it."""
 
-from __future__ import annotations
-
 import functools
 import math
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre.inspect.recording.hooks import layers_of
-from nacre.inspect.recording.recording import GROUPS
+from nacre.inspect.recording.recording import GROUPS, Recording
 from nacre.layer.trace import BACKBONE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from nacre.inspect.recording.recording import Recording
 
 SHOWN = 8  # inputs and outputs that a chart has room for
 _STAMP_DIGITS = 14  # stamps may be large, and their differences small

@@ -4,11 +4,10 @@ NAC solves da/dt = -omega a + phi in closed form, with both gates held at their 
 four regimes and two strengths, and the frozen logit is compared with the true one.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -17,9 +16,6 @@ from nacre.study.frozen.run import FrozenRun, Start
 from nacre.study.frozen.table import Row, print_rows, read_results, rows_of
 from nacre.study.runs import csv_text, run_all, write_files
 from nacre.tasks.recipe import Profile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)

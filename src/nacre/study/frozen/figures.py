@@ -1,22 +1,17 @@
 """What freezing does to a logit, how its error grows, and the paper's figures beside ours. Needs matplotlib."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
 from nacre.study.frozen.gates import REPORTED_ERROR, Regime, Strength
 from nacre.study.frozen.run import SLACK
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
-    Results = Sequence[dict[str, Any]]
+Results = Sequence[dict[str, Any]]
 
 _STYLES = dict(zip(Regime, zip(COLOURS, DASHES, ("o", "s", "^", "D"), strict=False), strict=False))
 _GUIDE = "#888888"

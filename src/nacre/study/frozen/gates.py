@@ -10,19 +10,15 @@ A gate starts at its base value g and changes on [0, T] by an amplitude c:
 The paper gives only the variation of its gates, (max - min) / mean in percent. `amplitude_for` turns one into c.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import choice, real
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 HORIZON = 1.0  # for which amplitudes are chosen
 

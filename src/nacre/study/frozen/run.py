@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import time as clock
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nacre._util.checks import choice, real
 from nacre._util.provenance import provenance
@@ -32,11 +35,6 @@ from nacre.study.frozen.solve import (
 from nacre.tasks.recipe import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
     from nacre.study.runs import OnStep
 
 SLACK = 1e-12  # what rounding may add to a bound

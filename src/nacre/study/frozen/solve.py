@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nacre.functional import frozen_error_bound, solve_logits
 from nacre.study.frozen.gates import Gate, Regime
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 RTOL, ATOL = 1e-10, 1e-12
 _STEPS = 64  # the solver takes at least so many, so that what it gives between them is as good

@@ -1,22 +1,17 @@
 """The results of a frozen study as rows: read, printed and written."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from nacre.study.frozen.gates import REPORTED_ERROR, Regime, Strength
 from nacre.study.frozen.run import FrozenRun
 from nacre.study.runs import read_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from rich.console import Console
 
 _NEEDED = ("mean_error", "max_error", "limit", "variation", "bound", "halved_slope", "refrozen_slope")
 _CURVE = {"t", "varying", "frozen", "error"}

@@ -1,10 +1,9 @@
 """`nacre study recall`: can a model find one item among many, by its key or by its time?"""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -15,9 +14,6 @@ from nacre.study.recall.run import RecallRun
 from nacre.study.recall.table import Row, print_rows, read_results, rows_of
 from nacre.study.runs import csv_text, run_all, write_files
 from nacre.study.spec import ModelSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MODELS = ("nac", "nac-plus", "sdpa")
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KEY, VALUES = 8, 4
 _KEY_LENGTH = 2.0

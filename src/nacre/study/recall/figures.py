@@ -1,19 +1,14 @@
 """Accuracy over training steps, and how often the chosen keys hold the answer. Needs matplotlib."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
 from nacre.study.recall.run import guessed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
 
 _ROWS = (("accuracy", "accuracy"), ("found", "chosen keys hold the item"))
 

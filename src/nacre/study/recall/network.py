@@ -1,17 +1,10 @@
 """The network of the recall study: one layer, read out at the step that asks."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 
 from nacre.layer.attention import NAC
-from nacre.study.recall.data import VALUES, WIDTH
-
-if TYPE_CHECKING:
-    from nacre.study.recall.data import Sample
-    from nacre.study.spec import ModelSpec
+from nacre.study.recall.data import VALUES, WIDTH, Sample
+from nacre.study.spec import ModelSpec
 
 _D_MODEL, _HEADS = 32, 4
 

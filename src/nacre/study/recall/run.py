@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,15 +13,12 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from nacre._util.provenance import provenance
-from nacre.study.recall.data import draw
+from nacre.study.recall.data import Sample, draw
 from nacre.study.recall.network import RecallNetwork
+from nacre.study.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nacre.study.recall.data import Sample
     from nacre.study.runs import OnStep
-    from nacre.study.spec import ModelSpec
 
 BATCH, RATE, CLIP = 128, 3e-3, 1.0
 _HELD_OUT, _HELD_OUT_SEED = 2048, 1_000_003  # sequences that no run trains on

@@ -1,22 +1,17 @@
 """The results of a recall study as rows: read, averaged over seeds, printed and written."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from nacre.study.recall.run import guessed
 from nacre.study.runs import read_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from rich.console import Console
 
 _NEEDED = ("question", "model", "length", "steps", "accuracy", "found", "parameters")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING, TypeVar
@@ -11,8 +12,6 @@ from nacre.study.spiral.grid import Section
 from nacre.train.report.statistics import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nacre.study.spiral.table import Row
 
 _Value = TypeVar("_Value", int, float)

@@ -1,10 +1,9 @@
 """`nacre study spiral`: what heads, sparsity and the number of keys do to NAC on irregular spirals."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -15,9 +14,6 @@ from nacre.study.spiral.grid import GRIDS, Section
 from nacre.study.spiral.run import SpiralRun
 from nacre.study.spiral.table import Row, print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)

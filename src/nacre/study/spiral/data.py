@@ -1,16 +1,10 @@
 """Spirals of any length for the spiral study, and what can be said of them without a network."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 
 from nacre._util.checks import whole
 from nacre.data.sets.spirals import END, HALF, NOISE, POINTS, Spirals, curves, draw_shapes
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TRAIN, TEST = 200, 100  # spirals, as ContiFormer has them
 # ContiFormer's spirals differ by 0.02, so little that the mean spiral of each direction is nearly as good an

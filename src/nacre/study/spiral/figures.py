@@ -1,10 +1,10 @@
 """The picture of the spiral study: heads, sparsity, keys by length, and trajectories. Needs matplotlib."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
@@ -14,12 +14,7 @@ from nacre.study.spiral.data import PARTS
 from nacre.study.spiral.grid import DEFAULT, Section, sections_of
 from nacre.study.spiral.table import setting_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
-    Results = Sequence[dict[str, Any]]
+Results = Sequence[dict[str, Any]]
 
 
 class _Style(NamedTuple):

@@ -1,7 +1,5 @@
 """What the spiral study varies: heads, sparsity, and keys by length, one at a time around a default."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import StrEnum
 

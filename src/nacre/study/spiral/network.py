@@ -1,19 +1,13 @@
 """The network of the spiral study: asked times look at observations through one NAC layer, and nowhere else."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from nacre.data.sets.spirals import END
 from nacre.layer.attention import NAC
-from nacre.study.spiral.grid import WIDTH
-
-if TYPE_CHECKING:
-    from nacre.study.spiral.grid import Setting
+from nacre.study.spiral.grid import WIDTH, Setting
 
 _HIDDEN = 128
 _TIME_WAVES, _PLACE_WAVES = 8, 16

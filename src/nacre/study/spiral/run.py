@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from nacre._util.provenance import provenance
-from nacre.data.sets.spirals import POINTS
+from nacre.data.sets.spirals import POINTS, Spirals
 from nacre.study.spiral.data import SPREAD, TEST, TRAIN, controls, draw_spirals, errors
 from nacre.study.spiral.grid import DEFAULT, Setting, sections_of
-from nacre.study.spiral.network import build
+from nacre.study.spiral.network import SpiralRegressor, build
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from nacre.data.sets.spirals import Spirals
     from nacre.study.runs import OnStep
-    from nacre.study.spiral.network import SpiralRegressor
 
 BATCH, ASKED = 16, 25  # spirals of a training step, and points asked of each
 RATE, WARM_UP, CLIP = 1e-2, 0.11, 1.0  # highest rate of a one-cycle schedule, and the share of steps up to it

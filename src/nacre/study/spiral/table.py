@@ -1,12 +1,13 @@
 """The results of a spiral study as rows: read, averaged over seeds, printed."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from nacre.study.runs import read_files
@@ -15,12 +16,6 @@ from nacre.study.spiral.data import PARTS
 from nacre.study.spiral.grid import WIDTH, Section, Setting, sections_of
 from nacre.train.report.statistics import mean_and_std
 from nacre.train.report.tables import with_std
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from rich.console import Console
 
 CONTROLS = {
     "direction_mean": "mean training spiral of its direction",

@@ -6,11 +6,10 @@ neurons of the value gate are one source, the weighting of values with the inter
 `UatNetwork`.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -21,9 +20,6 @@ from nacre.study.uat.network import Variant
 from nacre.study.uat.run import BUDGETS, UatRun
 from nacre.study.uat.table import Row, print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WIDTHS = {Profile.QUICK: (4, 16, 64), Profile.PAPER: (4, 8, 16, 32, 64)}
 SEEDS = 3

@@ -1,7 +1,5 @@
 """Functions for a layer to fit: the sine of one number, and a smooth maximum of a set of eight."""
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from typing import NamedTuple

@@ -1,23 +1,16 @@
 """Errors over the width of a layer, and the curves that the widest layers fitted. Needs matplotlib."""
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
 from nacre.study.uat.data import Target, controls, grid
 from nacre.study.uat.network import Variant
-from nacre.study.uat.table import TITLES, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-
-    from nacre.study.uat.table import Row
+from nacre.study.uat.table import TITLES, Row, rows_of
 
 _TRUTH = "#444444"
 _MARKERS = ("o", "s", "^")

@@ -1,7 +1,5 @@
 """The network of the approximation study: one NAC layer and a linear read-out."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from torch import Tensor, nn

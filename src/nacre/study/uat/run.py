@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 import time as clock
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from nacre._util.checks import choice, whole
 from nacre._util.provenance import provenance
-from nacre.study.uat.data import Target, grid, held_out, training
+from nacre.study.uat.data import Points, Target, grid, held_out, training
 from nacre.study.uat.network import HEADS, UatNetwork, Variant
 from nacre.tasks.recipe import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from torch import Tensor
-
     from nacre.study.runs import OnStep
-    from nacre.study.uat.data import Points
 
 
 class Budget(NamedTuple):

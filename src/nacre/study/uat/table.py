@@ -1,24 +1,19 @@
 """The results of an approximation study as rows: read, averaged over seeds, printed and written."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from nacre.study.runs import read_files
 from nacre.study.uat.data import GRID_POINTS, Target, controls
 from nacre.study.uat.network import Variant
 from nacre.study.uat.run import UatRun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from rich.console import Console
 
 TITLES = {
     Target.SIN: "sin x, one step",

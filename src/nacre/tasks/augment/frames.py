@@ -1,17 +1,10 @@
 """Changing training windows of CarRacing at random: mirrored roads, other colours. Never used for scoring."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Generator, Tensor
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Batch, Dataset, Kind
 from nacre.data.sets.episodes import ACTIONS, FRAME
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Batch, Dataset
 
 MIRRORED = 0.5  # share of the windows
 RECOLOURED = 0.5  # share of the windows

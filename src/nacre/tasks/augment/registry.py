@@ -1,18 +1,13 @@
 """Ways of changing training batches at random, so that a network meets more than was recorded."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from nacre._util.checks import choice
+from nacre.data.batches import Augmentation
+from nacre.data.dataset import Dataset
 from nacre.tasks.augment.frames import check_frames, frames
 from nacre.tasks.augment.steering import check_steering, steering
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nacre.data.batches import Augmentation
-    from nacre.data.dataset import Dataset
 
 
 class _Way(NamedTuple):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Batch, Dataset, Kind
 from nacre.data.sets.udacity_images import BOTTOM, HEIGHT, TOP, WIDTH
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Batch, Dataset
 
 SHARE = 0.6  # of the images that are changed
 CAMERA_STEERING = (0.0, 0.2, -0.2)  # what brings the car back from where the centre, left, right camera is
@@ -71,7 +67,7 @@ def steering(data: Dataset, index: Tensor, generator: Generator) -> Batch:
     """Views of the road, and how to steer there: the augmentations of the paper, on a share of the images.
 
     Args:
-        data: Images as `nacre.data.sets.udacity.load_udacity` gives them, those of the side cameras behind all others.
+        data: Images as `load_udacity` gives them, those of the side cameras behind all others.
         index: [B] the sequences.
         generator: What is drawn from.
     """

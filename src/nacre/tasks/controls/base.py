@@ -1,18 +1,13 @@
 """`Control`: what all trivial controls have in common, and the checks of what they are given."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
+from torch import Tensor
 
+from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.answers import answers_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from nacre.data.dataset import Dataset, Kind
 
 
 class Control(ABC):

@@ -1,20 +1,13 @@
 """Controls for bearings: a line through how strongly they shake, and a clock that knows when they fail."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Dataset, Kind
 from nacre.data.rigs.life_metrics import LifeFigures
 from nacre.tasks.answers import answers_of, scored_sequences
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.least_squares import LeastSquares, Line
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Dataset
 
 _RMS = " log rms"  # end of the names of the features that say how strongly an axis shakes
 

@@ -1,19 +1,12 @@
 """Controls for drives, where neighbouring moments are alike: the last action, and no action at all."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.answers import is_scored, scored_sequences
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.simple import Majority, Mean
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Dataset
 
 
 class LastAction(Control):

@@ -4,21 +4,13 @@ Two families that never mix: inputs (values, for `linear`) and times (stamps onl
 taken in chunks, because all windows of a long series at once do not fit into memory.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.answers import answers_of, scored_sequences, scored_steps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from nacre.data.dataset import Dataset
 
 CHUNK_VALUES = 2**22  # numbers in the widest table of one chunk, padding included
 ROWS = 200_000  # most rows that a scikit-learn model is fitted on

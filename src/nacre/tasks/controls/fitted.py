@@ -1,23 +1,17 @@
 """Controls that learn from features: the best line through the values, and a tree that sees time stamps only."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.answers import answers_of, scored_sequences
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.features import chunks, inputs_of, last_known, times_of, training_table
 from nacre.tasks.controls.least_squares import LeastSquares, Line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nacre.data.dataset import Dataset
 
 _TINY = 1e-8  # ridge of forecasting, as a share of each column's variance: only keeps the equations solvable
 _ITERATIONS = 1000  # of logistic regression, at most

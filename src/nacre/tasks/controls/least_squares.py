@@ -1,13 +1,9 @@
 """Ridge regression of tables that never have to be in memory as a whole."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 _CONSTANT = 1e-12  # a column that varies by less than this share of its mean is rounding, not data
 

@@ -4,19 +4,13 @@ A network that does not beat them has shown nothing, and where `time-only` does 
 gives answers away.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from nacre._util.checks import choice
+from nacre.data.dataset import Dataset
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.bearings import LifeClock, LinearRms
 from nacre.tasks.controls.driving import LastAction, ZeroSteering
 from nacre.tasks.controls.fitted import Linear, TimeOnly
 from nacre.tasks.controls.simple import Majority, Mean, Persistence
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Dataset
 
 __all__ = ["CONTROLS", "Control", "controls_for", "create_control"]
 

@@ -1,19 +1,12 @@
 """Controls that need no features: the most frequent class, the mean answer, the last known value."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.answers import answers_of, scored_sequences, steps_of
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.features import last_known
-
-if TYPE_CHECKING:
-    from nacre.data.dataset import Dataset
 
 SEEN = "seen"  # name of the feature that is 1 where a step was observed and 0 where it is only asked about
 

@@ -1,9 +1,7 @@
 """`nacre table`: tables on the console and in files, and pictures beside them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rich.console import Console
 
@@ -11,9 +9,6 @@ from nacre._util.files import write_atomic
 from nacre.train.report.figures import write_plots
 from nacre.train.report.paper_tables import csv_paper_table, markdown_paper_table, print_paper_table
 from nacre.train.report.tables import csv_table, markdown_table, print_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,14 @@ Runs of one task are comparable if they share budget, recipe, data and folds: a 
 is a row, with its mean over folds, its rank, and a paired test against NAC.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from nacre.train.report.results import Result
 from nacre.train.report.statistics import corrected_t_test, holm, mean_and_std, ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from nacre.train.report.results import Result
 
 REFERENCE = "nac"  # the model that others are compared with
 

@@ -1,33 +1,25 @@
 """Pictures of a grid of runs, as PNG bytes: ranks, confusions, forecasts, losses. Needs matplotlib."""
 
-from __future__ import annotations
-
+import os
 import re
 import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 from rich.console import Console
 
 from nacre._util.files import write_atomic
 from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
 from nacre.data.dataset import Kind
-from nacre.train.report.compare import blocks_of, mean_ranks, rows_of
+from nacre.train.report.compare import Block, blocks_of, mean_ranks, rows_of
 from nacre.train.report.results import find_results
 from nacre.train.report.run_figures import NothingToDraw, forecast_curves, loss_curves
 from nacre.train.report.statistics import critical_difference
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
-
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from nacre.train.report.compare import Block
 
 _ACROSS = 4  # panels side by side
 _NUMBERED = 12  # classes up to which a share stands in every cell

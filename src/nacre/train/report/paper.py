@@ -1,16 +1,12 @@
 """What the paper's results table says: 32 models on nine columns. Its figures are quoted, never measured."""
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nacre._util.checks import choice
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _FILE = "paper_table.csv"
 

@@ -1,10 +1,10 @@
 """The paper's results table with our runs in it: nine columns, a row for each model. Needs rich."""
 
-from __future__ import annotations
-
 import csv
 import io
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -12,17 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nacre.models._registry import list_models
-from nacre.train.report.compare import blocks_of, rows_of
-from nacre.train.report.paper import COLUMNS, paper_models, reported
+from nacre.train.report.compare import Block, Row, blocks_of, rows_of
+from nacre.train.report.paper import COLUMNS, Column, paper_models, reported
 from nacre.train.report.results import find_results
 from nacre.train.report.tables import MISSING, best_of, heading, markdown_rows, number, places_for, value_of
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from nacre.train.report.compare import Block, Row
-    from nacre.train.report.paper import Column
 
 _CAPTION = "Each cell: ours, mean ± sample standard deviation over folds (reported by the paper)."
 _CSV = ("profile", "steps", "form", "reported mean", "reported std")

@@ -1,18 +1,14 @@
 """Reading the result files of a grid of runs. A damaged file is named and treated as missing."""
 
-from __future__ import annotations
-
 import json
 import math
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nacre._util.checks import choice, there_are
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
 
 FORMAT = 1
 FILE = "result.json"

@@ -1,27 +1,20 @@
 """Pictures of what single runs left behind: forecasts and training logs, as PNG bytes. Needs matplotlib."""
 
-from __future__ import annotations
-
 import csv
 import math
 import zipfile
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
+from numpy.typing import NDArray
 
 from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, TITLE, open_frame, png
-from nacre.train.report.compare import REFERENCE, rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from nacre.train.report.compare import Block
-    from nacre.train.report.results import Result
+from nacre.train.report.compare import REFERENCE, Block, rows_of
+from nacre.train.report.results import Result
 
 _WINDOWS = 5  # consecutive test windows whose mean is shown, as in the paper's figure,
 _FIRST = 100  # from this one on

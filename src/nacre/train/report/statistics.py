@@ -1,16 +1,12 @@
 """Numbers about numbers of runs: spread over folds, ranks, and whether a difference is more than chance."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from nacre._util.checks import real, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ENOUGH = 3  # pairs of runs; a test with fewer says nothing
 _Z = 1.959963984540054  # two-sided 95 % of a normal distribution

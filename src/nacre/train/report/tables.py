@@ -3,27 +3,21 @@
 Every block of comparable runs is a table of its own; its heading says what the runs share.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nacre.train.report.compare import REFERENCE, blocks_of, rows_of
+from nacre.train.report.compare import REFERENCE, Block, Comparison, Row, Setting, blocks_of, rows_of
 from nacre.train.report.paper import paper_column, reported
 from nacre.train.report.results import find_results
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from nacre.train.report.compare import Block, Comparison, Row, Setting
 
 MISSING = "–"  # noqa: RUF001  a dash
 _LEVEL = 0.05  # a smaller p is called a difference

@@ -1,7 +1,5 @@
 """How a grid is spread: over a Ray cluster, cell by cell, or each cell over several processes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,19 +1,14 @@
 """Join a Ray cluster, or make one on this machine, without noise and without hanging. Needs ray."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nacre.train.scale.options import Cluster
 from nacre.train.scale.ray_probe import what_is_wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nacre.train.scale.options import Cluster
 
 CONNECT = 5.0  # seconds for an address to answer
 _CLIENT = "ray://"

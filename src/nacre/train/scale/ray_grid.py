@@ -1,27 +1,20 @@
 """The cells of a grid as tasks of a Ray cluster, as many at a time as it has room for. Needs ray."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nacre._util.progress import bars
-from nacre.train.cell import RESULT
-from nacre.train.progress_report import name_of
+from nacre.train.cell import RESULT, Cell
+from nacre.train.progress_report import Report, name_of
+from nacre.train.scale.options import Cluster
 from nacre.train.scale.ray_cluster import joined
 from nacre.train.scale.ray_worker import SETTINGS, Outcome, Setup, job_of, run_job
 from nacre.train.scale.worker_group import FAILURES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nacre.train.cell import Cell
-    from nacre.train.progress_report import Report
-    from nacre.train.scale.options import Cluster
 
 RETRIES = 2  # of a cell whose process died
 _VISIBLE = 5.0  # seconds for a network file system to show what another node wrote

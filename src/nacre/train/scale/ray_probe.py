@@ -1,9 +1,7 @@
-"""`python -m nacre.train.scale.ray_probe ADDRESS`: can a Ray cluster be joined there? In a process that can be ended.
+"""`python -m nacre.train.scale.ray_probe ADDRESS`: can a Ray cluster be joined there?
 
 Ray waits for minutes where something answers that is not Ray, and fills the screen meanwhile.
 """
-
-from __future__ import annotations
 
 import logging
 import subprocess

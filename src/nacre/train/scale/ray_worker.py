@@ -1,22 +1,18 @@
 """What a Ray worker does: one cell. Ray itself is not needed here."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nacre._util.locks import LockedElsewhere
 from nacre._version import __version__
+from nacre.tasks.recipe import Precision, Profile, Recipe
+from nacre.tasks.task import Task
+from nacre.train.cell import Cell
 from nacre.train.scale.worker_group import FAILURES
-
-if TYPE_CHECKING:
-    from nacre.tasks.recipe import Precision, Profile, Recipe
-    from nacre.tasks.task import Task
-    from nacre.train.cell import Cell
 
 SETTINGS = ("NACRE_DATA", "NACRE_CACHE")  # of the driver's environment; they say where data lies
 

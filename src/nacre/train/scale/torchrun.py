@@ -1,7 +1,5 @@
 """Several processes on this machine: the same command again, under torchrun."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shlex
@@ -9,10 +7,8 @@ import signal
 import socket
 import sys
 import uuid
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nacre.train.scale.options import Processes
+from nacre.train.scale.options import Processes
 
 INTERRUPTED = 130  # exit code of Ctrl-C
 

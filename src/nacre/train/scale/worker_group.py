@@ -1,19 +1,14 @@
 """The processes that train one cell: alone, or several in step under one leader."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+
+from torch.distributed import ProcessGroup
 
 from nacre.train.scale.options import Processes
 from nacre.train.scale.torchrun import end_with_parent, under_torchrun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch.distributed import ProcessGroup
 
 FAILURES = (ValueError, RuntimeError, MemoryError)  # of a cell; the grid reports them and goes on
 _WAIT = timedelta(days=7)  # for the leader, who runs controls and tests without the others

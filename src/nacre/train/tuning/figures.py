@@ -1,22 +1,18 @@
 """Pictures of a search: how it went, what mattered, and where good values lie. Needs optuna and matplotlib."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from optuna.distributions import CategoricalDistribution
+from optuna.trial import FrozenTrial
 
 from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
 from nacre.train.tuning.storage import Outcome, finished, loss_of, outcome, quietly
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from optuna.trial import FrozenTrial
 
 _FEWEST = 4  # finished trials for a word on importance
 _SLICES = 6  # panels of values, the most important first

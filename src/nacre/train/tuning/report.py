@@ -6,26 +6,24 @@ import csv
 import io
 import json
 from collections import Counter
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import optuna
+from optuna.trial import FrozenTrial
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
+from nacre.models._search_space import Space
 from nacre.tasks.recipe import SUFFIX, to_toml
 from nacre.train.tuning.space import recipe_at, start_of, values_of
 from nacre.train.tuning.storage import ERROR, Outcome, finished, loss_of, outcome
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import optuna
-    from optuna.trial import FrozenTrial
-    from rich.console import Console
-
-    from nacre.models._search_space import Space
     from nacre.train.tuning.trial import Setting
 
 _BEST = 5  # trials that the console shows

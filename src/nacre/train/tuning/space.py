@@ -1,19 +1,14 @@
 """The search space around a recipe, and the recipe that a point of it stands for."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nacre._util.checks import there_are
 from nacre.layer.config import NACConfig
 from nacre.models._registry import has_heads, model_options, model_space
 from nacre.models._search_space import Choice, Real, Space, Whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nacre.tasks.recipe import NetworkRecipe, Recipe
+from nacre.tasks.recipe import NetworkRecipe, Recipe
 
 LAYER = "layer."  # before the names of the model's own options
 _MOST_LAYERS = 2  # convolutions, dense layers; more if the recipe has more

@@ -1,26 +1,20 @@
 """Studies of Optuna: where their trials are kept, and whether they belong to this search. Needs optuna."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.storages import RDBStorage
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from optuna.trial import FrozenTrial
 
 _BEAT, _GRACE = 15, 60  # seconds between signs of life of a trial, and without one until it counts as dead
 _CONNECT = 10  # seconds that a server has to answer

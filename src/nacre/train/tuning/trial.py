@@ -1,30 +1,24 @@
 """One trial: a recipe is trained, and judged on the validation part. The test part stays unseen."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
 import lightning as L
 
 from nacre._util.files import write_atomic
+from nacre.tasks.recipe import Profile, Recipe
+from nacre.tasks.task import Task
 from nacre.train.callbacks import Log
 from nacre.train.cell import CHECKPOINTS, Cell
 from nacre.train.fit import budget_of, fit
 from nacre.train.lightning_module import VALID_LOSS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nacre.tasks.recipe import Profile, Recipe
-    from nacre.tasks.task import Task
-
-    OnRound = Callable[[int, float], bool]
+OnRound = Callable[[int, float], bool]
 
 TRIED = "tried.json"
 
@@ -90,7 +84,7 @@ def try_recipe(setting: Setting, recipe: Recipe, on_round: OnRound) -> Tried:
     for fold in range(setting.folds):
         cell = setting.cell(recipe, fold)
         cell.directory.mkdir(parents=True, exist_ok=True)
-        with cell.alone():
+        with cell.lock():
             rounds, parameters = _rounds(cell, on_round if fold == 0 else _never)
         finite = [loss for loss in rounds if math.isfinite(loss)]
         if not finite:

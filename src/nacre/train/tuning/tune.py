@@ -1,14 +1,15 @@
 """`nacre tune`: Bayesian optimisation of a recipe for a model, resumable, on one machine or many. Needs optuna."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
+from optuna.trial import FrozenTrial
 from rich.console import Console
+from rich.progress import Progress
 
 from nacre._util.checks import whole
 from nacre._util.locks import LockedElsewhere
@@ -35,12 +36,6 @@ from nacre.train.tuning.storage import (
     shown,
 )
 from nacre.train.tuning.trial import Pruned, Setting, try_recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from optuna.trial import FrozenTrial
-    from rich.progress import Progress
 
 _FAILS = (ValueError, RuntimeError, MemoryError, LockedElsewhere)  # of one trial; the search goes on
 
