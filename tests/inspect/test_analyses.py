@@ -1,6 +1,5 @@
 """Labels, centroids, health and strengths of recordings, held against what is simple and slow."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,8 @@ import nacre
 from nacre import NAC, Wiring
 from nacre.data.dataset import UNSCORED
 from nacre.inspect import record
+from nacre.inspect.analysis import centroids as centroids_module
+from nacre.inspect.analysis import health as health_module
 from nacre.inspect.analysis.centroids import centroids
 from nacre.inspect.analysis.health import health
 from nacre.inspect.analysis.labels import labels_of, layer_of, steps_labels
@@ -160,7 +161,7 @@ def test_what_labels_cannot_be(tmp_path):
 
 def test_centroids_are_means(tmp_path, monkeypatch):
     recording = record(NAC(16, 2), torch.randn(2, 40, 16), out=tmp_path / "r")
-    monkeypatch.setattr(sys.modules["nacre.inspect.centroids"], "_READ", 7)
+    monkeypatch.setattr(centroids_module, "_READ", 7)
     layer = recording.layers["nac"]
     states = np.asarray(layer.array("states"))
     for sample, head in ((0, 1), (1, 0)):
@@ -236,7 +237,7 @@ def kept_outputs(monkeypatch):
         seen.append(outputs_of(*given))
         return seen[-1]
 
-    monkeypatch.setattr(sys.modules["nacre.inspect.health"], "outputs_of", keep)
+    monkeypatch.setattr(health_module, "outputs_of", keep)
     return seen
 
 

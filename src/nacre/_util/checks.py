@@ -12,9 +12,19 @@ def choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """Refuse a value that is not among the allowed ones."""
     options = [str(a) for a in allowed]
     if value not in options:
-        near = difflib.get_close_matches(str(value), options, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(value, options)
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}{hint}")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """What to say after an unknown name: the nearest one that is known, or nothing.
+
+    Example:
+        >>> did_you_mean("sqr", ["sqrt", "exact"])
+        "; did you mean 'sqrt'?"
+    """
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def there_are(name: object, known: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """Looking inside: recordings of every neuron, what can be learned from them, and a page to watch them on.
 
-Needs the extra `view` (zarr, starlette, uvicorn). Names are imported on first use, so that `import nacre` stays light.
+Needs the extra `view` (zarr, starlette, uvicorn). Names are imported on first use: `import nacre` stays light.
 """
 
 from importlib import import_module

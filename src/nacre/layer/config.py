@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, TypedDict
 
-from nacre._util.checks import choice, flag, real, whole
+from nacre._util.checks import choice, did_you_mean, flag, real, whole
 from nacre.layer.dynamics import Mode
 from nacre.native.activations import ACTIVATIONS
 from nacre.wiring.builders import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
@@ -243,6 +242,5 @@ def refuse_unknown(options: Mapping[str, object]) -> None:
     known = list(RareOptions.__annotations__)
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, [*known, "top_k", "mode", "sparsity", "wiring", "causal"], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, [*known, "top_k", "mode", "sparsity", "wiring", "causal"])
             raise TypeError(f"NAC has no option {name!r}{hint}; further options are {', '.join(known)}")

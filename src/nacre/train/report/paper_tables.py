@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nacre._util.text import markdown_rows
 from nacre.models._registry import list_models
 from nacre.train.report.compare import Block, Row, blocks_of, rows_of
 from nacre.train.report.paper import COLUMNS, Column, paper_models, reported
 from nacre.train.report.results import find_results
-from nacre.train.report.tables import MISSING, best_of, heading, markdown_rows, number, places_for, value_of
+from nacre.train.report.tables import MISSING, best_of, heading, number, places_for, value_of
 
 _CAPTION = "Each cell: ours, mean ± sample standard deviation over folds (reported by the paper)."
 _CSV = ("profile", "steps", "form", "reported mean", "reported std")

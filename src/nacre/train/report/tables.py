@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nacre._util.text import markdown_rows
 from nacre.train.report.compare import REFERENCE, Block, Comparison, Row, Setting, blocks_of, rows_of
 from nacre.train.report.paper import paper_column, reported
 from nacre.train.report.results import find_results
@@ -249,20 +250,6 @@ def _markdown(block: Block) -> str:
         value = f"**{line.value}**" if row.model in best else line.value
         lines.append(line._replace(value=value, model=f"{line.model} (control)" if row.control else line.model))
     return markdown_rows(_titles(block.setting), lines)
-
-
-def markdown_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    r"""A Markdown table: the first column to the left, the others to the right.
-
-    Example:
-        >>> print(markdown_rows(["a", "b"], [["x|y", "1"]]))
-        | a | b |
-        | :-- | --: |
-        | x\|y | 1 |
-    """
-    marks = [":--", *("--:" for _ in titles[1:])]
-    table = [titles, marks, *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table)
 
 
 def _raw(row: Row, setting: Setting) -> list[object]:

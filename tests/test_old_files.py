@@ -1,0 +1,88 @@
+"""What nacre 0.1.0.dev0 wrote before its modules moved still opens: models, runs, a recording, finished cells."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+import nacre
+from nacre import cli
+from nacre.inspect import Recording
+from nacre.train.predict import write_predictions
+
+ARCHIVE = Path(__file__).parent / "fixtures" / "written-by-0.1.0.dev0.zip"
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("old")
+    zipfile.ZipFile(ARCHIVE).extractall(folder)
+    return folder
+
+
+def nacre_command(monkeypatch, *words):
+    monkeypatch.setattr("sys.argv", ["nacre", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("name", ["nac", "nac-plus", "cfc-ncp"])
+def test_models_answer_as_they_did(old, name):
+    known = json.loads((old / "models" / "outputs.json").read_text())
+    model = nacre.load(old / "models" / name).eval()
+    y = model(torch.tensor(known["x"]), time=torch.tensor(known["time"]))
+    torch.testing.assert_close(y.double().sum((0, 1)).tolist(), known["sums"][name], rtol=0, atol=1e-4)
+
+
+def test_an_encoder_opens(old):
+    assert isinstance(nacre.load(old / "models" / "encoder"), nacre.NACEncoder)
+
+
+def test_a_layer_with_cluster_selection_says_what_became_of_it(old):
+    with pytest.raises(
+        ValueError, match="saved with selection='cluster', which nacre no longer has; train it again"
+    ):
+        nacre.load(old / "models" / "cluster")
+
+
+def test_a_recording_opens(old):
+    recording = Recording(old / "recording")
+    layer = recording.layers["layer"]
+    assert recording.samples == ("spiral 0",) or len(recording.samples) == 1
+    assert layer.array("phi").shape[-1] == 8
+    assert isinstance(recording.model(), nacre.TaskNetwork)
+
+
+def test_a_run_predicts_as_it_did(old, tmp_path):
+    write_predictions(old / "runs/machine/nac-plus/fold0-seed0", old / "machine.csv", tmp_path / "new.csv")
+    assert (tmp_path / "new.csv").read_text() == (old / "predictions.csv").read_text()
+
+
+def test_a_table_of_old_runs_is_the_same(old, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert nacre_command(monkeypatch, "table", old / "runs", "--task", "tiny", "--csv", "table.csv") == 0
+    assert Path("table.csv").read_text() == (old / "table.csv").read_text()
+
+
+def test_cells_that_are_done_are_not_trained_again(old, monkeypatch):
+    monkeypatch.chdir(old)
+    results = {path: path.read_bytes() for path in old.glob("runs/tiny/*/*/result.json")}
+    words = [
+        "train",
+        "tiny.toml",
+        "-m",
+        "nac",
+        "-m",
+        "cfc-ncp",
+        "--profile",
+        "quick",
+        "--folds",
+        "1",
+        "--no-controls",
+    ]
+    assert nacre_command(monkeypatch, *words) == 0
+    assert len(results) == 2
+    assert all(path.read_bytes() == data for path, data in results.items())
