@@ -42,16 +42,14 @@ def test_an_encoder_opens(old):
 
 
 def test_a_layer_with_cluster_selection_says_what_became_of_it(old):
-    with pytest.raises(
-        ValueError, match="saved with selection='cluster', which nacre no longer has; train it again"
-    ):
+    with pytest.raises(ValueError, match="selection='cluster', which nacre no longer has; train it again"):
         nacre.load(old / "models" / "cluster")
 
 
 def test_a_recording_opens(old):
     recording = Recording(old / "recording")
     layer = recording.layers["layer"]
-    assert recording.samples == ("spiral 0",) or len(recording.samples) == 1
+    assert recording.samples == 1
     assert layer.array("phi").shape[-1] == 8
     assert isinstance(recording.model(), nacre.TaskNetwork)
 
@@ -70,19 +68,11 @@ def test_a_table_of_old_runs_is_the_same(old, tmp_path, monkeypatch):
 def test_cells_that_are_done_are_not_trained_again(old, monkeypatch):
     monkeypatch.chdir(old)
     results = {path: path.read_bytes() for path in old.glob("runs/tiny/*/*/result.json")}
-    words = [
+    words = (
         "train",
         "tiny.toml",
-        "-m",
-        "nac",
-        "-m",
-        "cfc-ncp",
-        "--profile",
-        "quick",
-        "--folds",
-        "1",
-        "--no-controls",
-    ]
+        *["-m", "nac", "-m", "cfc-ncp", "--profile", "quick", "--folds", "1", "--no-controls"],
+    )
     assert nacre_command(monkeypatch, *words) == 0
     assert len(results) == 2
     assert all(path.read_bytes() == data for path, data in results.items())
