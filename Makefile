@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-.PHONY: setup demo test quick lint bench docs clean
+.PHONY: setup demo test quick test-deep cover lint bench docs clean
 
 setup: $(INSTALLED)  ## Make .venv with nacre, all extras and the development tools.
 
@@ -16,10 +16,16 @@ demo: setup  ## Train NAC and two others on irregular spirals; the report is ./n
 	$(BIN)/nacre demo
 
 test: lint  ## Everything that CI checks.
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: setup  ## The fast tests only.
-	$(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not deep'
+
+test-deep: lint  ## Everything, with many more examples; once before an issue is called resolved.
+	NACRE_TEST_DEEP=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'deep or not deep'
+
+cover: setup  ## The tests of `make test`, and which branches they reach.
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 lint: setup  ## Style and types.
 	$(BIN)/ruff check .

@@ -5,9 +5,10 @@ import torch
 from hypothesis import settings
 
 from nacre.native import library
+from support.hypothesis import DEEP
 
 # A first example may import a package, or wait for the other worker: its time says nothing.
-settings.register_profile("nacre", deadline=None)
+settings.register_profile("nacre", deadline=None, max_examples=100 if DEEP else 20)
 settings.load_profile("nacre")
 
 

@@ -5,11 +5,12 @@ import logging
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.dataset import UNSCORED
 from nacre.data.tables.arrays import from_arrays
+from support.hypothesis import examples
 
 X = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]], [[7.0, 8.0], [9.0, 0.0], [1.0, 1.0]]]  # lengths 2, 1, 3
 
@@ -35,7 +36,7 @@ def test_it_logs_and_notes_the_kind_it_found():
 # --- round trips --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_a_batch_holds_the_sequences_that_went_in(draw):
     lengths = draw.draw(st.lists(st.integers(1, 6), min_size=2, max_size=6))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
@@ -12,6 +12,7 @@ from nacre.data import batches
 from nacre.data.batches import Indexed, Rounds, by_length, of_equal_length, steps_of_epoch
 from nacre.data.dataset import Kind
 from support.controls import ragged
+from support.hypothesis import examples
 
 
 def lengths(count, seed=0):
@@ -46,7 +47,7 @@ def padding(chosen, length_of):
 @given(
     count=st.integers(1, 60), batch_size=st.integers(1, 9), pool=st.integers(1, 3), seed=st.integers(0, 2**31 - 1)
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_epoch_holds_each_sequence_once(count, batch_size, pool, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "POOL", pool)  # several pools, the last one smaller
@@ -59,7 +60,7 @@ def test_every_epoch_holds_each_sequence_once(count, batch_size, pool, seed):
 
 
 @given(count=st.integers(1, 40), batch_size=st.integers(1, 6), seed=st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_rounds_cut_one_stream_wherever_they_end(count, batch_size, seed):
     by_three = stream(count, batch_size, 3, seed, rounds=7)
     by_seven = stream(count, batch_size, 7, seed, rounds=3)
@@ -67,7 +68,7 @@ def test_rounds_cut_one_stream_wherever_they_end(count, batch_size, seed):
 
 
 @given(steps=st.lists(st.integers(0, 40), min_size=1, max_size=10))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_step_is_the_same_whenever_it_is_asked_for(steps):
     expected = stream(23, 4, 41)
     sampler = Rounds(*lengths(23), 4, 5, 0)
@@ -112,7 +113,7 @@ def test_little_is_padded():
 
 
 @given(count=st.integers(1, 60), batch_size=st.integers(1, 9), seed=st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_by_length_covers_everyone_once_from_short_to_long(count, batch_size, seed):
     length, index = lengths(count, seed)
     chosen = by_length(length, index, batch_size)

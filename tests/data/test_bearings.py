@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.rigs.feature_table import FeatureTable, write_table
@@ -18,6 +18,7 @@ from nacre.data.rigs.rig import RIGS
 from nacre.data.sets.bearings import load_bearings
 from nacre.data.sets.bearings_tables import find_tables
 from nacre.signals.features import HOP, PAPER
+from support.hypothesis import examples
 
 AXES = ("horizontal", "vertical")
 HOME = [("pronostia", f"Bearing1_{i}") for i in (1, 2, 3)]
@@ -118,7 +119,7 @@ def check_against_loops(data, some, steps, average):
     assert place == len(data)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.integers(1, 9), min_size=4, max_size=7), st.integers(2, 4), st.integers(1, 6))
 def test_bearing_sequences_equal_a_plain_loop(windows, steps, average):
     short = tables(windows[2:], AWAY[1:])  # perhaps too short for a sequence

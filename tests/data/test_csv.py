@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.splits import SplitBy, make_splits
 from nacre.data.tables.columns import Clock, Columns
 from nacre.data.tables.csv_dataset import from_csv, read_csv_task
+from support.hypothesis import examples
 
 PULSE = """who,second,pulse,motion,state
 ann,0,61,0.5,calm
@@ -70,7 +71,7 @@ def slow_forecasts(path, lookback, horizon):
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4).filter(lambda sizes: max(sizes) >= 5),
     lookback=st.integers(1, 3),

@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.dataset import UNSCORED, Dataset, Kind
+from support.hypothesis import examples
 
 ROWS = 14
 HORIZON = 2
@@ -58,7 +59,7 @@ def same(got, want):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(spans=SPANS, seed=st.integers(0, 9), data=st.data())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_a_batch_holds_its_sequences_and_padding_behind_them(kind, spans, seed, data):
     order = data.draw(st.lists(st.integers(0, len(spans) - 1), min_size=1, max_size=6))  # some twice
     table = some(kind, spans, seed)
@@ -122,7 +123,7 @@ def rows_by_hand(spans, index):
 
 
 @given(spans=SPANS, data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_rows_of_overlapping_sequences_come_once_and_in_order(spans, data):
     index = data.draw(st.lists(st.integers(0, len(spans) - 1), max_size=6))  # none, or some twice
     table = some(Kind.CLASSIFICATION, spans)
@@ -131,7 +132,7 @@ def test_rows_of_overlapping_sequences_come_once_and_in_order(spans, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(spans=SPANS, seed=st.integers(0, 9), data=st.data())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_answers_are_those_that_are_scored(kind, spans, seed, data):
     index = data.draw(st.lists(st.integers(0, len(spans) - 1), min_size=1, max_size=6))
     table = some(kind, spans, seed)

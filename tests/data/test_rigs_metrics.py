@@ -7,11 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.rigs.labels import Label
 from nacre.data.rigs.life_metrics import CHALLENGE, LifeFigures
+from support.hypothesis import examples
 
 HOME, ABROAD = "PRONOSTIA", "PRONOSTIA conditions 2 and 3"
 seeds = st.integers(0, 2**32 - 1)
@@ -121,7 +122,7 @@ def slow_curve(part, name, rows):
     return result
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seeds, labels)
 def test_figures_equal_their_slow_version(seed, label):
     figures, *given = drawn(seed, label)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.dataset import Kind
@@ -21,6 +21,7 @@ from nacre.data.splits import SplitBy, make_splits
 from nacre.tasks.controls.registry import controls_for, create_control
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
+from support.hypothesis import examples
 from support.udacity import (
     CAMERAS,
     image_file,
@@ -199,7 +200,7 @@ def test_frames_keep_up_down_left_right_and_colours():
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=40), st.booleans(), st.sampled_from(["JPEG", "PNG"]))
-@settings(max_examples=150)
+@examples(150)
 def test_whatever_bytes_come_they_are_an_image_or_refused(place, junk, cut, kind):
     whole = image_file(90, kind=kind)
     place %= len(whole)

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.inspect.recording import summaries as levels
 from nacre.inspect.recording.block_writer import Arrays, BlockWriter, array_of, new_array
 from nacre.inspect.recording.recording import LayerRecording, read_curve
 from nacre.inspect.recording.summaries import FACTOR, level_name, summary, write_levels
+from support.hypothesis import examples
 
 
 def group_in_memory() -> zarr.Group:
@@ -84,7 +85,7 @@ def forward_pieces(draw):
     return lengths, pieces
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(forward_pieces(), st.integers(1, 9), st.sampled_from(["float32", "float16", "int32", "bool"]))
 def test_pieces_in_any_forward_order_give_what_writing_at_once_gives(drawn, chunk, dtype):
     lengths, pieces = drawn
@@ -144,7 +145,7 @@ def test_names_of_levels():
     assert [level_name("gates", level) for level in range(3)] == ["gates", "gates.8", "gates.64"]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     lengths=st.lists(st.integers(1, 400), min_size=1, max_size=3),
     fewest=st.sampled_from([1, 7, 40]),
@@ -208,7 +209,7 @@ def curve_group():
         return stored([LONG, 777], heads=2)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     sample=st.integers(0, 1),
     head=st.integers(0, 1),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -12,6 +12,7 @@ from nacre.inspect.recording.recording import GROUPS
 from nacre.layer.trace import BACKBONE
 from nacre.native import library
 from nacre.native.activations import ACTIVATIONS
+from support.hypothesis import examples
 from support.inspect_lesions import (
     EACH,
     HEADS,
@@ -68,7 +69,7 @@ def test_neurons_that_speak_back_are_silent_to_all(group, activation):
     assert_like_the_slow_way(layer, Lesion(group))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), seed=st.integers(0, 3), kernels=st.booleans())
 def test_any_neuron_of_any_head_can_be_silenced(data, seed, kernels):
     with pytest.MonkeyPatch.context() as patch:

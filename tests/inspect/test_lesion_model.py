@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -13,6 +13,7 @@ import nacre
 from nacre.inspect import Lesion, lesioned
 from nacre.layer.trace import BACKBONE
 from nacre.native import library
+from support.hypothesis import examples
 from support.inspect_lesions import (
     EACH,
     LONELY,
@@ -42,7 +43,7 @@ def synapses_of(layer):
     return found
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), shared=st.booleans())
 def test_a_cut_synapse_is_a_weight_of_zero(data, shared):
     layer = layer_of(share_backbone=shared, dtype=torch.float32)
@@ -124,7 +125,7 @@ def test_the_model_itself_is_left_alone():
     assert any(not torch.equal(v, before[name]) for name, v in quiet.state_dict().items())
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(order=st.permutations(range(6)))
 def test_the_order_of_lesions_and_how_often_they_come_do_not_matter(order):
     layer = layer_of()

@@ -7,13 +7,14 @@ import re
 from urllib.parse import quote, urlencode
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.inspect import Recording
 from nacre.inspect.viewer.app import SCRIPTS, make_app
 from nacre.inspect.viewer.query import MOST_POINTS
 from nacre.inspect.viewer.request_checks import LARGEST_QUERY
+from support.hypothesis import examples
 from support.viewer import (
     HEADS,
     HOST,
@@ -265,7 +266,7 @@ def call(app, path, queries, method="GET", body=b"", headers=()):
     return answers
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     route=st.sampled_from([name for name in PARAMETERS if name != "lesion"]),
     numbers=st.dictionaries(
@@ -283,7 +284,7 @@ def test_any_parameters_get_an_answer_or_a_reason(app, route, numbers):
         json.loads(body, parse_constant=pytest.fail)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(query=st.binary(max_size=60), route=st.sampled_from(list(PARAMETERS)[:-1]))
 def test_any_bytes_as_a_query_get_an_answer_or_a_reason(app, query, route):
     [(status, body)] = call(app, f"/api/{route}", [query])

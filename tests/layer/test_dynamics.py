@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from torchdiffeq import odeint
 
 from nacre import functional as F
+from support.hypothesis import examples
 
 F64 = torch.float64
 reals = st.floats(-5, 5)
@@ -70,7 +71,7 @@ def test_euler_converges_with_order_one():
     assert ratios == pytest.approx(2.0, abs=0.05)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(reals, st.floats(1e-3, 1e5), st.floats(0, 50), reals, st.integers(1, 9))
 def test_euler_never_overshoots(phi, omega, t, a0, steps):
     phi, omega, t = tensor(phi, omega, t)
@@ -82,7 +83,7 @@ def test_euler_never_overshoots(phi, omega, t, a0, steps):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     phi=st.lists(reals, min_size=1, max_size=5),
     seed=st.integers(0, 999),
@@ -102,7 +103,7 @@ def test_theorem_state_stability(dtype, phi, seed, t, mode):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(phi=reals, omega=rates, t=times, a0=reals)
 def test_theorem_exponential_decay(dtype, phi, omega, t, a0):
     phi, omega, t = tensor(phi, omega, t, dtype=dtype)
@@ -116,7 +117,7 @@ def test_theorem_exponential_decay(dtype, phi, omega, t, a0):
     assert bound <= F.uniform_decay_bound(radius, omega, t) + slack
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(reals, rates, reals, st.floats(1e-6, 1))
 def test_theorem_convergence_time(phi, omega, a0, delta):
     phi, omega = tensor(phi, omega)
@@ -161,7 +162,7 @@ def test_frozen_bound_without_change_of_omega():
     assert got.item() == pytest.approx(0.4 * 2.0)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(reals, rates, st.floats(0, 3), reals)
 def test_sensitivities_equal_autograd_and_the_papers_formula(phi, omega, t, a0):
     phi, omega, t = tensor(phi, omega, t)

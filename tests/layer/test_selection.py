@@ -4,13 +4,14 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.functional import all_pairs, exact_topk, sqrt_topk
 from nacre.layer import selection as select
 from reference.memory import LargestTensor
 from reference.select import blocks_of, exact_keys, sqrt_keys
+from support.hypothesis import examples
 
 pytestmark = pytest.mark.usefixtures("either_path")
 
@@ -29,7 +30,7 @@ def check(got, q, k, padding, top_k, want_of):
                 assert row == want_of(q[b, h, i].tolist(), keys, padding[b].tolist(), i), (b, h, i)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     seed=st.integers(0, 10_000),
     length=st.integers(1, 40),
@@ -54,7 +55,7 @@ def test_parity_sqrt_selection_is_algorithm_2(seed, length, queries, top_k, caus
     check(got, q, k, padding, top_k, want)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 12), st.booleans(), st.sampled_from([0.0, 0.5, 1.0])
 )

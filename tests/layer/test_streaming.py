@@ -5,12 +5,13 @@ import time as clock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import nacre
 from nacre.layer.streaming import StreamState
+from support.hypothesis import examples
 
 OPTIONS = [
     {},
@@ -95,7 +96,7 @@ def test_equal_keys_are_told_apart_in_the_same_way():
     torch.testing.assert_close(slid, y, rtol=0, atol=1e-12)  # of equals the latest are taken
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(st.tuples(st.integers(0, 39), st.integers(0, 2)), max_size=8), st.sampled_from(OPTIONS))
 def test_rows_can_be_reset_at_any_time(resets, options):
     layer = causal(**options)

@@ -4,11 +4,12 @@ import ncps.torch
 import ncps.wirings
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
 from nacre.models._cfc_recurrence import MODES
+from support.hypothesis import examples
 
 pytestmark = pytest.mark.usefixtures("either_path")
 ATOL = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -131,7 +132,7 @@ def test_the_path_is_the_one_under_test(either_path):
     assert ("_Run" in y.grad_fn.name()) == (either_path == "kernels")
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.integers(1, 4), st.integers(2, 20), st.floats(0.1, 100), st.floats(0, 1e6), st.integers(0, 2**30))
 def test_states_are_bounded(rows, units, size, pause, seed):
     """A mean of two numbers below one is below one, whatever comes in, and without gate their sum is below two."""

@@ -4,13 +4,14 @@ import functools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
 from nacre.models._cfc_loop import gated, run_steps, without_gate
 from nacre.native import cfc as native_cfc
 from nacre.native import library
+from support.hypothesis import examples
 
 ATOL = {torch.float32: 1e-5, torch.float64: 1e-11}
 
@@ -71,7 +72,7 @@ def test_parity_of_kernel_and_loop(hidden, rows, threads, dtype, on_threads):
         same(layer(rows, 6, 13, hidden, dtype), gate, dtype)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 20), st.integers(1, 5), st.integers(1, 40), st.integers(0, 70), st.booleans())
 def test_sizes_of_every_kind(rows, length, units, hidden, gate):
     same(layer(rows, length, units, hidden), gate)

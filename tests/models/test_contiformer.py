@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import CubicHermiteSpline
 
@@ -15,6 +15,7 @@ from nacre.models import contiformer as module
 from nacre.models._contiformer_flow import QueryCurve
 from reference.compare import assert_rows_same
 from reference.contiformer import contiformer, pair_by_quadrature, pair_by_solver
+from support.hypothesis import examples
 
 
 def make(**options):
@@ -113,7 +114,7 @@ def test_queries_follow_the_spline_of_scipy():
 
 
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=6), st.integers(0, 5))
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_a_causal_step_is_the_last_of_its_past(gaps, pick):
     x = torch.randn(1, len(gaps), 3, dtype=torch.float64)
     time = torch.tensor([gaps], dtype=torch.float64).cumsum(1)
@@ -123,7 +124,7 @@ def test_a_causal_step_is_the_last_of_its_past(gaps, pick):
 
 
 @given(st.floats(-1e6, 1e6))
-@settings(deadline=None, max_examples=10)
+@examples(10)
 def test_only_differences_of_stamps_matter(shift):
     model = make()
     x, time = data()

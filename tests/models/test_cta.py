@@ -5,12 +5,13 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torchdiffeq import odeint
 
 import nacre
 from reference.compare import assert_rows_same
+from support.hypothesis import examples
 
 
 def make(**options):
@@ -125,7 +126,7 @@ def test_cta_in_single_precision():
 
 
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=6), st.integers(0, 5), st.floats(0.01, 5))
-@settings(deadline=None, max_examples=20)
+@examples(20)
 def test_a_causal_step_is_the_last_of_its_past(gaps, pick, point_mass):
     x = torch.randn(1, len(gaps), 3, dtype=torch.float64)
     time = torch.tensor([gaps], dtype=torch.float64).cumsum(1)

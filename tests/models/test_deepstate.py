@@ -4,13 +4,14 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
 from nacre.models._kalman import kalman_filter, transition
 from nacre.models._steps import prepare
 from reference import deepstate as reference
+from support.hypothesis import examples
 
 
 def make(**options):
@@ -91,7 +92,7 @@ def test_parity_deepstate_is_the_joint_gaussian():
 positive = st.floats(0.01, 5.0)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=4), positive, positive)
 def test_two_moves_are_one(parts, first, second):
     rate, drive = torch.tensor(parts, dtype=torch.float64).T
@@ -114,7 +115,7 @@ def test_short_moves_add_the_published_innovation_for_each_unit_of_time():
     assert (added == 0).all()
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(st.integers(1, 12), st.integers(1, 4))
 def test_covariances_are_symmetric_and_observing_lowers_them(length, latent):
     model = make(latent=latent)

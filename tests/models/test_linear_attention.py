@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rela_transformer.rela_transformer import ReLA as PackageReLA
 
 import nacre
 from reference.compare import assert_same
+from support.hypothesis import examples
 
 
 def make(**options):
@@ -104,7 +105,7 @@ def test_steps_without_a_positive_score_give_the_bias_and_learn_finitely():
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 10**6), scale=st.floats(0.5, 50.0), norm=st.sampled_from(["all", "head"]))
 def test_longer_queries_and_repeated_keys_change_nothing_without_the_gate(seed, scale, norm):
     """Weights grow with both, by one factor for all keys, and the norm removes it."""

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
@@ -12,6 +12,7 @@ from nacre.models._ltc_synapses import positive, raw_of
 from nacre.native.ltc import hear, unfold
 from reference import ltc as reference
 from reference.compare import assert_same
+from support.hypothesis import examples
 
 pytestmark = pytest.mark.usefixtures("either_path")
 NAMES = ["ltc-fc", "ltc-ncp"]
@@ -66,7 +67,7 @@ def test_kernels_are_used_where_they_can_be(name, either_path, monkeypatch):
     assert used == (["hear", "unfold"] if either_path == "kernels" else [])
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     seed=st.integers(0, 2**31),
     name=st.sampled_from(NAMES),

@@ -5,11 +5,12 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
 from reference.compare import assert_rows_same
+from support.hypothesis import examples
 
 SMALL = {"d_time": 6, "references": 5}
 
@@ -93,7 +94,7 @@ def test_weights_in_single_precision_survive_stamps_of_today():
 
 
 @given(st.lists(st.floats(-3, 30), min_size=1, max_size=6), st.integers(0, 5))
-@settings(deadline=None, max_examples=20)
+@examples(20)
 def test_of_a_constant_input_only_the_own_time_matters(stamps, pick):
     """Whatever the weights, the mean of equal values is that value."""
     model = make()

@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
 from reference.compare import assert_same
+from support.hypothesis import examples
 
 PDES = ["diffusion", "reaction", "wave"]
 BOUNDARIES = ["reflect", "periodic"]
@@ -113,7 +114,7 @@ def weights_of(model, x, padding):
     return model(torch.cat([one_hot, x], 2), key_padding_mask=padding)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     seed=st.integers(0, 10**6),
     pde=st.sampled_from(PDES),

@@ -4,13 +4,14 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 import nacre
 from nacre.models.performer import draw_projection
 from reference.compare import assert_same
+from support.hypothesis import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package imports distutils
@@ -100,7 +101,7 @@ def test_more_features_come_closer_to_softmax_attention():
     assert 5 < error(8) / error(800) < 20
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(features=st.integers(1, 20), width=st.integers(1, 6), seed=st.integers(0, 10**6))
 def test_rows_are_orthogonal_within_blocks(features, width, seed):
     torch.manual_seed(seed)
@@ -119,7 +120,7 @@ def test_rows_are_gaussian():
     torch.testing.assert_close(squares.var(0), torch.full((6,), 6.0, dtype=w.dtype), rtol=0.2, atol=0)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 10**6), epsilon=st.sampled_from([0.0, 1e-4, 0.1]))
 def test_weights_are_positive_and_sum_to_one(seed, epsilon):
     torch.manual_seed(seed)

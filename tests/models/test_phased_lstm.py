@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.models.phased_lstm import PhasedLSTM
 from reference import rnn, zoo
 from reference.compare import assert_same
+from support.hypothesis import examples
 
 
 def make(open_logit=0.0, **options):
@@ -46,7 +47,7 @@ def test_parity_phased_lstm_is_lstm_cell_with_the_gate_of_the_paper(training, le
     torch.testing.assert_close(single.double(), want, rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     seed=st.integers(0, 10**6),
     open_logit=st.floats(-4, 4),
@@ -101,7 +102,7 @@ def test_closed_gates_change_no_bit_in_evaluation_and_leak_in_training():
     torch.testing.assert_close(leaking, y, rtol=0, atol=0.01)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 10**6), cycles=st.integers(-1000, 1000))
 def test_openness_repeats_every_period(seed, cycles):
     torch.manual_seed(seed)

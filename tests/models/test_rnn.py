@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import models.test_contract as contract
@@ -14,6 +14,7 @@ from nacre.models.ct_rnn import CTRNN
 from nacre.models.gru_ode import GRUODE
 from reference import rnn, zoo
 from reference.compare import assert_same
+from support.hypothesis import examples
 
 CASES = {CTRNN: rnn.ct_rnn, ODERNN: rnn.ode_rnn, GRUODE: rnn.gru_ode}
 
@@ -88,7 +89,7 @@ def test_no_time_between_two_inputs_changes_no_bit(model):
 
 
 @pytest.mark.parametrize("model", [CTRNN, GRUODE])
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     seed=st.integers(0, 10**6),
     scale=st.floats(0.1, 20.0),

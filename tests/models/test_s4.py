@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
@@ -14,6 +14,7 @@ from nacre.models import s4 as layer
 from nacre.models._scan import linear_scan
 from reference import s4 as reference
 from reference.memory import LargestTensor
+from support.hypothesis import examples
 
 
 def make(d_state=6, **options):
@@ -136,7 +137,7 @@ def test_single_precision_is_enough_at_length_512(path):
     torch.testing.assert_close(model(x, time=time).double(), want, rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.integers(1, 40), st.sampled_from([0.0, 1e-3, 0.25, 1.0, 3.7]), st.integers(1, 3), st.integers(1, 4))
 def test_both_ways_agree(length, interval, rows, pairs):
     model = make(2 * pairs)
@@ -195,7 +196,7 @@ def test_a_common_interval():
     assert interval([0, 1, 2 + 5e-7]) == pytest.approx(1)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(st.integers(1, 12), st.integers(1, 5), st.booleans())
 def test_steps_that_follow_change_nothing_before(length, more, same_interval):
     model = make()
@@ -207,7 +208,7 @@ def test_steps_that_follow_change_nothing_before(length, more, same_interval):
     torch.testing.assert_close(model(x[:, :length], time=time[:, :length]), whole, rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(st.lists(st.floats(0.05, 0.95), min_size=6, max_size=6), st.integers(1, 6))
 def test_an_input_held_over_two_steps_is_one_step(shares, at):
     """The state is exact, so it does not matter into how many steps the time of an input is cut."""
@@ -247,7 +248,7 @@ def test_the_convolution_makes_no_tensor_of_states():
     assert largest.elements < 8 * 32 * 1000 / 4
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(1, 33), st.booleans())
 def test_the_scan_is_its_loop(length, is_complex):
     dtype = torch.complex128 if is_complex else torch.float64

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre._util.checks import ascending
 from nacre.models._steps import prepare
+from support.hypothesis import examples
 
 NAN = float("nan")
 
@@ -58,7 +59,7 @@ def test_rows_of_padding_alone_stay_finite():
     assert (steps.restore(torch.ones(1, 3, 2)) == 0).all()
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4))
 def test_there_and_back_is_where_one_was(rows):
     padding = torch.tensor(rows)

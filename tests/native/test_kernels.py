@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
@@ -20,6 +20,7 @@ from nacre.native.activations import ACTIVATION_CODES
 from nacre.native.circuit import Circuit, settle_selected
 from nacre.native.program import Base, Program
 from nacre.native.selected import dot_selected, mix_selected
+from support.hypothesis import examples
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-11}
 
@@ -169,7 +170,7 @@ def test_gradients_of_gradients_survive_other_strides():
     assert all((g != 0).any() for g in torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 10_000),
     length=st.integers(1, 90),

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import pywt
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.signals.wavelet import Morlet
+from support.hypothesis import examples
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     length=st.integers(2, 80),
     scales=st.lists(st.floats(1.0, 200.0), min_size=1, max_size=5),

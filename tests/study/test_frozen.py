@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
@@ -29,6 +29,7 @@ from nacre.study.frozen.gates import (
 from nacre.study.frozen.run import Detail, FrozenRun, Start, compare, halve, refreeze, slope
 from nacre.study.frozen.solve import Logit, error_bound, error_limit, solve_frozen, solve_refrozen, solve_varying
 from nacre.study.frozen.table import Row, print_rows, read_results, rows_of
+from support.hypothesis import examples
 
 SMOOTH = [Regime.SLOW, Regime.FAST, Regime.OSCILLATORY]
 FINE = np.linspace(0, 1, 1025)
@@ -127,7 +128,7 @@ def test_parity_refreezing_goes_on_where_the_interval_before_ended(regime):
 
 
 @pytest.mark.parametrize("regime", SMOOTH)
-@settings(max_examples=25)
+@examples(25)
 @given(phi=number, omega=number, by_phi=change, by_omega=change, a0=st.floats(0, 2))
 def test_the_bound_holds_at_every_point_whatever_the_gates(regime, phi, omega, by_phi, by_omega, a0):
     one = logit(regime, phi, by_phi, omega, by_omega, a0)
@@ -147,7 +148,7 @@ def test_the_bound_of_a_constant_decay_is_the_limit_and_a_step_has_none():
 
 
 @pytest.mark.parametrize("regime", Regime)
-@settings(max_examples=25)
+@examples(25)
 @given(phi=number, omega=st.floats(0.05, 20.0), percent=st.floats(1, 100), a0=st.floats(0, 2))
 def test_no_base_values_exceed_the_limit(regime, phi, omega, percent, a0):
     c = amplitude_for(regime, percent)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.dataset import UNSCORED, Kind
@@ -13,6 +13,7 @@ from nacre.tasks.answers import answers_of, scored, steps_of
 from nacre.tasks.controls import features as control_features
 from nacre.tasks.controls.registry import CONTROLS, controls_for, create_control
 from support.controls import example, fitted, halves, ragged, series, walk
+from support.hypothesis import examples
 
 KINDS = list(Kind)
 EXPECTED = {
@@ -30,7 +31,7 @@ PAIRS = [(kind, name) for kind, names in EXPECTED.items() for name in names]
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 50), order=st.lists(st.integers(0, 19), min_size=1, max_size=12))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_answers_are_the_scored_ones_of_a_batch_in_its_order(kind, seed, order):
     data = series(walk(27)) if kind is Kind.FORECASTING else ragged(kind, seed, n=20)
     index = torch.tensor(order)  # any order, some twice
@@ -139,7 +140,7 @@ def test_too_many_answers_are_drawn_from_with_their_features(monkeypatch):
 
 @pytest.mark.parametrize("kind", [Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION])
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_majority_is_the_most_frequent_class(kind, seed):
     data = ragged(kind, seed)
     train, test = halves(data)
@@ -194,7 +195,7 @@ def test_persistence_repeats_the_last_value_of_the_target():
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_persistence_holds_what_was_last_seen_in_the_same_sequence(seed):
     data = ragged(Kind.STEP_REGRESSION, seed, n=20)
     train, test = torch.arange(10), torch.tensor([15, 3, 12, 19, 11, 0])

@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
 from nacre.tasks.convolution import Front
+from support.hypothesis import examples
 
 LENGTHS = (13, 7, 1, 10)
 SHAPES = [
@@ -63,7 +64,7 @@ def slow_layer(layer, steps, stamps):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @given(lengths=st.lists(st.integers(1, 13), min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @example(lengths=LENGTHS)
 def test_tokens_stamps_and_padding_equal_a_plain_loop_over_each_sequence(shape, lengths):
     torch.manual_seed(0)
@@ -118,7 +119,7 @@ def test_what_is_in_padding_changes_no_token_and_no_gradient(shape, poison):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @given(longest=st.integers(13, 30))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_a_longer_batch_gives_the_same_tokens(shape, longest):
     torch.manual_seed(0)
     front = Front(2, shape)

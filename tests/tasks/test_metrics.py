@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix
 
 from nacre.data.dataset import Kind
 from nacre.tasks.metrics import confusion, metric_of, score_classes, score_numbers
+from support.hypothesis import examples
 
 
 @given(
@@ -19,7 +20,7 @@ from nacre.tasks.metrics import confusion, metric_of, score_classes, score_numbe
     seed=st.integers(0, 999),
     absent=st.sets(st.integers(0, 5)),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_classes_are_scored_as_scikit_learn_does(classes, count, seed, absent):
     random = torch.Generator().manual_seed(seed)
     scores = torch.randn(count, classes, generator=random)
@@ -43,7 +44,7 @@ def test_balanced_accuracy_counts_classes_and_not_answers():
 
 
 @given(count=st.integers(1, 20), width=st.integers(1, 3), seed=st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_numbers_are_scored_as_plain_sums_say(count, width, seed):
     random = torch.Generator().manual_seed(seed)
     prediction, truth = torch.randn(2, count, width, generator=random) * 10

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nacre.data.files.catalogue import CATALOG
@@ -21,6 +21,7 @@ from nacre.tasks.recipe import (
     parse_recipe,
     to_toml,
 )
+from support.hypothesis import examples
 
 SHIPPED = ["bearings", "carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity"]
 SHIPPED += ["spiral", "udacity"]
@@ -126,7 +127,7 @@ VALUES = st.one_of(
         time_scale=st.floats(0, 1e300),
     ),
 )
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @example(summary='"\x7f\n', options={}, pattern="nac*\x7f\U0001f41a", network=NetworkRecipe())  # TOML escapes more
 def test_any_recipe_comes_back_from_toml(summary, options, pattern, network):
     recipe = Recipe("mine", summary, "", {"csv": summary}, network=network, models={pattern: options})

@@ -6,11 +6,12 @@ from dataclasses import FrozenInstanceError
 import ncps.wirings
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre import Wiring
 from nacre.wiring.builders import WiringKind, backbone_wiring, default_backbone_units, sensory_wiring
+from support.hypothesis import examples
 
 KINDS = [str(k) for k in WiringKind]
 
@@ -153,7 +154,7 @@ def test_unreachable_outputs_are_named():
         wiring.steps_to(wiring.group("command"))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.booleans())
 def test_liveness_finds_exactly_what_can_act(seed, steps, bias):
     """Compared with trying: change a synapse, see whether an output of the settled network moves."""
