@@ -17,9 +17,8 @@ def make_sequences(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     label = torch.randint(len(SPEEDS), (n,))
     phase = torch.rand(n, 40).cumsum(1)  # irregular
     value = torch.sin(phase).unsqueeze(-1) + 0.1 * torch.randn(n, 40, 1)
-    time = phase / torch.tensor(SPEEDS)[label].unsqueeze(1) + 1000 * torch.rand(
-        n, 1
-    )  # each has a clock of its own
+    start = 1000 * torch.rand(n, 1)  # each has a clock of its own
+    time = start + phase / torch.tensor(SPEEDS)[label].unsqueeze(1)
     padding = torch.arange(40) >= torch.randint(15, 41, (n, 1))
     return value, time, padding, label
 

@@ -42,9 +42,9 @@ def train(steps: int = 300) -> Forecaster:
     """Train on fresh pendulums."""
     torch.manual_seed(0)
     net = Forecaster(nacre.NACConfig(d_model=16, num_heads=2, d_input=1, causal=True, block_size=8))
-    optimiser = torch.optim.Adam(net.parameters(), lr=5e-3)
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(steps):
-        place, time = make_pendulums(32)
+        place, time = make_pendulums(16)
         loss = (net(place, time) - place[:, 1:]).square().mean()
         optimiser.zero_grad()
         loss.backward()

@@ -7,71 +7,39 @@ Writes results/counterparts.json. Model and counterpart have the same sizes and 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import torch
-from bench_steps import D_MODEL, HEADS, LENGTH, forward, in_turns, step
-from provenance import provenance, write_result
-from torch import Tensor, nn
+from bench_steps import D_MODEL, HEADS, LENGTH
+from measured import forward, in_turns, provenance, step, write_result
+from ncps.torch import LTC, CfC
+from ncps.wirings import AutoNCP, FullyConnected
+from performer_pytorch import SelfAttention
+from rela_transformer.rela_transformer import ReLA
+from torch import nn
 
 import nacre
 from nacre.bench.entries import Recurrent, TorchAttention
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 ROUNDS = 5
 BATCHES = (1, 16)
-
-
-def ltc(wiring: str) -> nn.Module:
-    """LTC of ncps."""
-    from ncps.torch import LTC
-
-    return Recurrent(LTC(D_MODEL, _wiring(wiring)))
-
-
-def cfc(wiring: str) -> nn.Module:
-    """CfC of ncps."""
-    from ncps.torch import CfC
-
-    return Recurrent(CfC(D_MODEL, D_MODEL if wiring == "fc" else _wiring(wiring), **_BACKBONE[wiring]))
-
-
-_BACKBONE: dict[str, dict[str, Any]] = {"fc": {"backbone_units": 128, "backbone_layers": 1}, "ncp": {}}
-
-
-def _wiring(name: str) -> Any:  # noqa: ANN401
-    from ncps.wirings import AutoNCP, FullyConnected
-
-    return FullyConnected(D_MODEL) if name == "fc" else AutoNCP(D_MODEL, D_MODEL // 4)
-
-
-def performer() -> nn.Module:
-    """Self attention of performer-pytorch."""
-    from performer_pytorch import SelfAttention
-
-    return SelfAttention(dim=D_MODEL, heads=HEADS, dim_head=D_MODEL // HEADS, nb_features=256, causal=False)
-
-
-def rela() -> nn.Module:
-    """Attention of rela-transformer."""
-    from rela_transformer.rela_transformer import ReLA
-
-    return ReLA(dim=D_MODEL, heads=HEADS, dim_head=D_MODEL // HEADS, causal=False)
-
-
+HEAD = {"dim": D_MODEL, "heads": HEADS, "dim_head": D_MODEL // HEADS, "causal": False}
+NCP = partial(AutoNCP, D_MODEL, D_MODEL // 4)
 COUNTERPARTS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
-    "ltc-fc": ("ncps.torch.LTC", partial(ltc, "fc")),
-    "ltc-ncp": ("ncps.torch.LTC", partial(ltc, "ncp")),
-    "cfc-fc": ("ncps.torch.CfC", partial(cfc, "fc")),
-    "cfc-ncp": ("ncps.torch.CfC", partial(cfc, "ncp")),
-    "sdpa": ("torch.nn.MultiheadAttention", partial(TorchAttention, D_MODEL, HEADS)),
-    "performer": ("performer-pytorch", performer),
-    "linear-attention": ("rela-transformer", rela),
+    "ltc-fc": ("ncps.torch.LTC", lambda: Recurrent(LTC(D_MODEL, FullyConnected(D_MODEL)))),
+    "ltc-ncp": ("ncps.torch.LTC", lambda: Recurrent(LTC(D_MODEL, NCP()))),
+    "cfc-fc": (
+        "ncps.torch.CfC",
+        lambda: Recurrent(CfC(D_MODEL, D_MODEL, backbone_units=128, backbone_layers=1)),
+    ),
+    "cfc-ncp": ("ncps.torch.CfC", lambda: Recurrent(CfC(D_MODEL, NCP()))),
+    "sdpa": ("torch.nn.MultiheadAttention", lambda: TorchAttention(D_MODEL, HEADS)),
+    "performer": ("performer-pytorch", lambda: SelfAttention(**HEAD, nb_features=256)),
+    "linear-attention": ("rela-transformer", lambda: ReLA(**HEAD)),
 }
 
 
@@ -83,32 +51,24 @@ def measure(name: str, batch: int) -> dict[str, Any]:
     theirs, x = build(), torch.randn(batch, LENGTH, D_MODEL)
     row: dict[str, Any] = {"model": name, "counterpart": counterpart, "batch": batch}
     for key, act in (("forward", forward), ("step", step), ("torch", forward)):
-        if key == "torch" and name.partition("-")[0] not in ("ltc", "cfc"):
+        if key == "torch" and not name.startswith(("ltc", "cfc")):
             continue  # only these have kernels
-        with mock.patch("nacre.native.library.runs", _never) if key == "torch" else nullcontext():
-            row[key] = _compare(partial(act, ours, x), partial(act, theirs, x))
+        without_kernels = mock.patch("nacre.native.library.runs", return_value=False)
+        with without_kernels if key == "torch" else nullcontext():
+            times = in_turns({"ours": partial(act, ours, x), "theirs": partial(act, theirs, x)}, ROUNDS)
+        row[key] = {f"{who}_ms": round(1e3 * seconds, 2) for who, seconds in times.items()}
+        row[key]["speedup"] = times["theirs"] / times["ours"]
     return row
-
-
-def _compare(ours: Callable[[], None], theirs: Callable[[], None]) -> dict[str, float]:
-    times = in_turns({"ours": ours, "theirs": theirs}, ROUNDS)
-    return {"ours_ms": times["ours"], "theirs_ms": times["theirs"], "speedup": times["theirs"] / times["ours"]}
-
-
-def _never(*tensors: Tensor) -> bool:
-    return False
 
 
 def main() -> None:
     """Measure and write."""
-    rows = []
+    origin, rows = provenance(), []
     for name in COUNTERPARTS:
         for batch in BATCHES:
             rows.append(measure(name, batch))
             sys.stdout.write(f"{rows[-1]}\n")
-            sys.stdout.flush()
-    result = {"provenance": provenance("python tools/bench_counterparts.py"), "rounds": ROUNDS, "results": rows}
-    write_result("counterparts.json", result)
+    write_result("counterparts.json", {"provenance": origin, "rounds": ROUNDS, "results": rows})
 
 
 if __name__ == "__main__":

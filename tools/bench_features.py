@@ -6,21 +6,17 @@ process on one thread; before that, their features are compared. Needs the devel
 
 from __future__ import annotations
 
-import sys
-import time
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pywt
 import torch
-from provenance import provenance, write_result
+from measured import in_turns, provenance, write_result
+from numpy.typing import NDArray
 from scipy import stats
 
 from nacre.signals.features import PAPER, WINDOW, WindowFeatures
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 RATE = 25_600.0
 ROUNDS = 5
@@ -61,15 +57,10 @@ def run() -> dict[str, Any]:
     }
     wanted = ways["PyWavelets, method conv"](windows[:2])
     apart = {name: float((np.abs(way(windows[:2]) - wanted) / np.abs(wanted)).max()) for name, way in ways.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(ROUNDS):
-        for name, way in ways.items():
-            began = time.perf_counter()
-            way(windows[: WINDOWS[name]])
-            seconds[name].append((time.perf_counter() - began) / WINDOWS[name])
-    rates = {name: 1 / median(times) for name, times in seconds.items()}
+    actions = {name: partial(way, windows[: WINDOWS[name]]) for name, way in ways.items()}
+    rates = {name: WINDOWS[name] / seconds for name, seconds in in_turns(actions, ROUNDS).items()}
     return {
-        **provenance("python tools/bench_features.py"),
+        **provenance(),
         "windows a second": rates,
         "times faster": {name: rates["nacre"] / rate for name, rate in rates.items()},
         "largest relative difference": apart,
@@ -78,4 +69,4 @@ def run() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"wrote {write_result('bearings/features.json', run())}\n")
+    write_result("bearings/features.json", run())

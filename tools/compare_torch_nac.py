@@ -6,13 +6,13 @@ python tools/compare_torch_nac.py
 
 from __future__ import annotations
 
-import statistics
 import sys
-import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
 
 import torch
-from provenance import provenance, write_result
+from measured import forward, in_turns, provenance, write_result
+from torch import Tensor
 
 import nacre
 
@@ -20,11 +20,6 @@ try:
     from torch_nac import NAC as TheirNAC  # pyright: ignore[reportMissingImports]
 except ImportError:
     sys.exit("torch-nac is not installed; pip install --no-deps torch-nac==0.0.2")
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
 
 SEED = 0
 
@@ -110,23 +105,16 @@ def unreachable(length: int) -> dict[str, int]:
 def forward_ratio(length: int, rounds: int = 7) -> dict[str, float]:
     """Median forward time of each at batch 1, in one interleaved run, and how many times faster nacre is."""
     x = torch.randn(1, length, 64)
-    layers, seconds = {"torch-nac": theirs(), "nacre": ours()}, {"torch-nac": [], "nacre": []}
-    with torch.inference_mode():
-        for i in range(rounds + 1):
-            for name, layer in layers.items():
-                start = time.perf_counter()
-                layer(x)
-                if i:  # the first round warms up
-                    seconds[name].append(time.perf_counter() - start)
-    median = {name: statistics.median(s) for name, s in seconds.items()}
-    return {**median, "ratio": median["torch-nac"] / median["nacre"]}
+    layers = {"torch-nac": theirs(), "nacre": ours()}
+    seconds = in_turns({name: partial(forward, layer, x) for name, layer in layers.items()}, rounds)
+    return {**seconds, "ratio": seconds["torch-nac"] / seconds["nacre"]}
 
 
 def main() -> None:
     """Measure and write."""
     torch.manual_seed(SEED)
     x = torch.randn(2, 50, 64)
-    origin = provenance("python tools/compare_torch_nac.py")
+    origin = provenance()
     origin["versions"]["torch-nac"] = "0.0.2"
     result = {
         **origin,
@@ -142,7 +130,7 @@ def main() -> None:
         "keys of 50 that cannot be selected": unreachable(50),
         "seconds of a forward pass at [1, 1024, 64]": forward_ratio(1024),
     }
-    sys.stdout.write(write_result("torch-nac.json", result).read_text())
+    write_result("torch-nac.json", result)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from provenance import provenance, write_result
+from measured import provenance, write_result
 from rich.console import Console
 
 from nacre.demo.run import SPREAD, STEPS, DemoResult, compare
@@ -24,7 +22,7 @@ def errors(runs: list[DemoResult], metric: str) -> dict[str, dict[str, list[floa
 def main() -> None:
     """Measure and write."""
     console = Console(stderr=True)
-    origin = provenance("python tools/demo_seeds.py")  # of the code that runs, whatever is committed meanwhile
+    origin = provenance()  # of the code that runs, whatever is committed meanwhile
     runs = [compare(console, STEPS, seed, SPREAD)[0] for seed in SEEDS]
     result = {
         **origin,
@@ -34,7 +32,7 @@ def main() -> None:
         "rmse": errors(runs, "rmse"),
         "mae": errors(runs, "mae"),
     }
-    sys.stdout.write(write_result("spirals-demo.json", result).read_text())
+    write_result("spirals-demo.json", result)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import torch
+from measured import provenance, write_result
 from playwright.sync_api import Page, sync_playwright
-from provenance import provenance, write_result
 
 import nacre
 from nacre.inspect import record
@@ -35,7 +35,7 @@ def main() -> None:
                 found = {"record": recorded, **_measure(address, server.pid)}
             finally:
                 server.terminate()
-    write_result("inspect/viewer.json", {**provenance("python tools/measure_viewer.py"), **found})
+    write_result("inspect/viewer.json", {**provenance(), **found})
 
 
 def _record(out: Path) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Saving and loading: safetensors for weights, JSON for everything else, no pickle.
 
-A saved model is a directory with `model.json` and the weights file it names. The weights are written first and
-`model.json` is renamed into place last, so a directory always holds one whole model: the old one or the new.
+A saved model is a directory with `model.json` and the weights file it names. The weights are written first, and
+`model.json` is replaced last: a directory always holds one complete model, the old one or the new.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -23,26 +23,16 @@ _HEADER = "model.json"
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
 
-@runtime_checkable
-class Saveable(Protocol):
-    """A module that can describe itself in plain data."""
-
-    def to_config(self) -> dict[str, Any]:
-        """Plain data, enough for `from_config`."""
-        ...
-
-    @classmethod
-    def from_config(cls, data: dict[str, Any]) -> Self:
-        """Make the module again, with any weights."""
-        ...
-
-
-_KINDS: dict[str, type] = {}
+_KINDS: dict[str, Any] = {}  # classes by name
 _Class = TypeVar("_Class", bound=type)
 
 
 def saveable(kind: str) -> Callable[[_Class], _Class]:
-    """Class decorator: let `save` and `load` handle a module class under this name."""
+    """Class decorator: let `save` and `load` handle a module class under this name.
+
+    The class needs `to_config()`, which gives plain data, and a class method `from_config(data)`, which makes the
+    same module with any weights.
+    """
 
     def register(cls: _Class) -> _Class:
         _KINDS[kind] = cls
@@ -52,14 +42,7 @@ def saveable(kind: str) -> Callable[[_Class], _Class]:
 
 
 def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
-    """Save a layer, a zoo model or a task network.
-
-    Args:
-        model: What to save.
-        directory: Where; made if it does not exist, replaced if it holds an earlier save.
-
-    Returns:
-        The directory.
+    """Save a layer, a zoo model or a task network to a new directory, or over an earlier save.
 
     Example:
         >>> path = save(NAC(8, 2), tmp / "layer")
@@ -69,7 +52,7 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
     from safetensors.torch import save as to_bytes  # keeps `import nacre` light
 
     kinds = [kind for kind, cls in _KINDS.items() if type(model) is cls]
-    if not kinds or not isinstance(model, Saveable):
+    if not kinds:
         raise TypeError(f"cannot save a {type(model).__name__}; nacre saves {', '.join(sorted(_KINDS))}")
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -83,7 +66,7 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
         "kind": kinds[0],
         "weights": name,
         "sha256": digest,
-        "config": model.to_config(),
+        "config": _KINDS[kinds[0]].to_config(model),
     }
     write_atomic(directory / name, weights)
     write_atomic(directory / _HEADER, json.dumps(header, indent=1).encode())

@@ -11,31 +11,29 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nacre.bench import measure, process
+from nacre.bench import measure, process, system
 from nacre.bench.files import read_record
-from nacre.bench.measure import Log, Settings, measure_all
-from nacre.bench.record import Cost, Entry, Result
+from nacre.bench.measure import BenchLog, Settings, measure_all
+from nacre.bench.record import BenchEntry, BenchResult, Cost
 from nacre.bench.worker import Request
 
-FAKE = (sys.executable, "-S", str(Path(__file__).parents[2] / "support" / "bench_worker.py"))
+FAKE = (sys.executable, "-S", str(Path(__file__).parents[1] / "support" / "bench_worker.py"))
 
 
 @pytest.fixture(autouse=True)
-def calls(monkeypatch, tmp_path):
-    """The fake worker, and what was asked of it."""
-    path = tmp_path / "calls.txt"
+def _fake(monkeypatch, tmp_path):
+    """The fake worker, marked by a variable of its environment."""
     monkeypatch.setattr(process, "WORKER", FAKE)
-    monkeypatch.setenv("BENCH_TEST_LOG", str(path))
-    return lambda: path.read_text().splitlines() if path.exists() else []
+    monkeypatch.setenv("BENCH_TEST_LOG", str(tmp_path / "calls.txt"))
 
 
 def run_worker(model, time_limit=30.0):
-    return process.run_worker(Request(Entry(model, 1000), "forward", compare=True, budget=0), time_limit)
+    return process.run_worker(Request(BenchEntry(model, 1000), "forward", compare=True, budget=0), time_limit)
 
 
 def run(out, models, lengths=(64,), *, resume=False, **options):
     settings = Settings(tuple(models), tuple(lengths), **options)
-    log = Log(out / "bench", settings, resume=resume)
+    log = BenchLog(out / "bench", settings, resume=resume)
     screen = io.StringIO()
     measure_all(log, settings, Console(file=screen))
     assert f"{2 * len(settings.entries())}/{2 * len(settings.entries())}" in screen.getvalue()
@@ -82,29 +80,26 @@ def test_a_worker_that_did_all_its_rounds_is_ok_even_if_it_does_not_end():
     assert (cost.state, cost.rounds) == ("ok", 3)
 
 
-@pytest.mark.parametrize(
-    ("model", "state", "note"),
-    [
+def test_other_ends():
+    for model, state, note in (
         ("killed", "out of memory", "the system ended the process"),
         ("greedy", "out of memory", "can't allocate memory"),
         ("memoryless", "out of memory", "MemoryError"),
         ("failing", "failed", "RuntimeError: no such luck"),
         ("aborted", "failed", "ended by SIGABRT"),
         ("silent", "failed", "without an answer"),
-    ],
-)
-def test_other_ends(model, state, note):
-    cost, parameters = run_worker(model)
-    assert (cost.state, parameters) == (state, 10)
-    assert note in cost.note
-    assert cost.seconds is None
-    assert cost.added_bytes == 1_000_000
+    ):
+        cost, parameters = run_worker(model)
+        assert (cost.state, parameters) == (state, 10), model
+        assert note in cost.note, model
+        assert cost.seconds is None, model
+        assert cost.added_bytes == 1_000_000, model
 
 
-@pytest.mark.slow
 def test_a_worker_does_not_outlive_the_run():
-    worker = (
-        "import time; from nacre.bench import worker; worker.die_with_parent(); print(flush=True); time.sleep(600)"
+    worker = (  # without an import of torch, which takes seconds
+        f"import runpy, time; runpy.run_path({system.__file__!r})['die_with_parent'](); "
+        "print(flush=True); time.sleep(600)"
     )
     parent = (
         "import subprocess, sys; "
@@ -127,14 +122,33 @@ def test_threads_are_set_before_libraries_load(monkeypatch):
         "print(json.dumps({'parameters': n}))"
     )
     monkeypatch.setattr(process, "WORKER", (sys.executable, "-c", code))
-    request = Request(Entry("x", 8), "forward", compare=True, budget=0, threads=3)
+    request = Request(BenchEntry("x", 8), "forward", compare=True, budget=0, threads=3)
     assert process.run_worker(request, 30)[1] == [3, 3]
 
 
 # --- a run --------------------------------------------------------------------------------------------------
 
 
-def test_no_entry_ends_the_run(tmp_path, calls):
+@pytest.fixture
+def asked(monkeypatch):
+    """A worker in this process, and what was asked of it: "failing@step" fails in training steps only."""
+    asked = []
+
+    def work(request, time_limit):
+        asked.append(f"{request.entry.model} {request.entry.length} {request.action}")
+        name, _, which = request.entry.model.partition("@")
+        if which in ("", request.action):
+            if name == "failing":
+                return Cost("failed"), 10
+            if name == "greedy" and request.entry.length > 100:
+                return Cost("out of memory"), 10
+        return Cost("ok", seconds=1.0, rounds=3, ratio=2.0 if request.compare else None), 10
+
+    monkeypatch.setattr(measure, "run_worker", work)
+    return asked
+
+
+def test_no_entry_ends_the_run(tmp_path):
     results = run(tmp_path, ["killed", "failing", "sleeper@step", "good"], time_limit=1.0)
     states = {model: (r.forward.state, r.step.state) for (model, _), r in results.items()}
     assert states == {
@@ -147,7 +161,7 @@ def test_no_entry_ends_the_run(tmp_path, calls):
     assert all(r.parameters == 10 for r in results.values())
 
 
-def test_a_sweep_skips_longer_lengths_of_what_ran_out(tmp_path, calls):
+def test_a_sweep_skips_longer_lengths_of_what_ran_out(tmp_path, asked):
     results = run(tmp_path, ["greedy@step", "failing", "good"], (50, 200, 100, 400), sweep=True)
     assert [r.step.state for (m, _), r in results.items() if m == "greedy@step"] == [
         *["ok", "ok", "out of memory"],
@@ -155,15 +169,15 @@ def test_a_sweep_skips_longer_lengths_of_what_ran_out(tmp_path, calls):
     ]
     assert [r.forward.state for (m, _), r in results.items() if m == "greedy@step"] == ["ok"] * 4
     assert [r.step.state for (m, _), r in results.items() if m == "failing"] == ["failed"] * 4
-    assert "greedy@step 400 step" not in calls()
-    assert "greedy@step 400 forward" in calls()
+    assert "greedy@step 400 step" not in asked
+    assert "greedy@step 400 forward" in asked
     assert results["good", 400].forward.ratio is None  # nothing beside it
     assert [length for _, length in results] == [50] * 3 + [100] * 3 + [200] * 3 + [400] * 3
 
 
-def test_the_table_goes_on_at_longer_lengths(tmp_path, calls):
+def test_the_table_goes_on_at_longer_lengths(tmp_path, asked):
     run(tmp_path, ["greedy"], (200, 400))
-    assert calls() == [f"greedy {n} {a}" for n in (200, 400) for a in ("forward", "step")]
+    assert asked == [f"greedy {n} {a}" for n in (200, 400) for a in ("forward", "step")]
 
 
 def test_the_budget_leaves_time_for_the_rest(tmp_path, monkeypatch):
@@ -174,34 +188,27 @@ def test_the_budget_leaves_time_for_the_rest(tmp_path, monkeypatch):
     assert [r.budget for r in seen] == [1.0, 1.0, measure.BUDGET, measure.BUDGET]
 
 
-def test_resume_measures_only_what_is_not_ok(tmp_path, calls):
-    run(tmp_path, ["good", "failing@step"])
-    done = len(calls())
+def test_resume_measures_only_what_is_not_ok(tmp_path, asked):
+    run(tmp_path, ["good", "failing@step"], resume=True)  # there is no file yet
+    asked.clear()
     results = run(tmp_path, ["good", "failing@step", "fine"], resume=True, time_limit=99.0)
-    assert calls()[done:] == ["failing@step 64 step", "fine 64 forward", "fine 64 step"]
+    assert asked == ["failing@step 64 step", "fine 64 forward", "fine 64 step"]
     assert [m for m, _ in results] == ["good", "failing@step", "fine"]
     assert results["failing@step", 64].forward.state == "ok"
 
 
-def test_without_resume_a_run_starts_anew(tmp_path, calls):
+def test_without_resume_a_run_starts_anew(tmp_path, asked):
     run(tmp_path, ["good", "fine"])
     assert list(run(tmp_path, ["fine"])) == [("fine", 64)]
-    assert calls()[-2:] == ["fine 64 forward", "fine 64 step"]
+    assert asked[-2:] == ["fine 64 forward", "fine 64 step"]
 
 
-def test_resume_without_a_file_starts(tmp_path):
-    assert run(tmp_path, ["good"], resume=True)["good", 64].step.state == "ok"
-
-
-@pytest.mark.parametrize("change", [{"batch": 2}, {"d_model": 32}, {"num_heads": 2}, {"threads": 7}])
-def test_resume_refuses_other_settings(tmp_path, change):
+@pytest.mark.usefixtures("asked")
+def test_resume_refuses_other_settings_other_code_and_other_files(tmp_path):
     run(tmp_path, ["good"])
-    with pytest.raises(ValueError, match=f"cannot go on with .*{next(iter(change))}=.*without --resume"):
-        run(tmp_path, ["good"], resume=True, **change)
-
-
-def test_resume_refuses_other_code_and_other_files(tmp_path):
-    run(tmp_path, ["good"])
+    for name, value in {"batch": 2, "d_model": 32, "num_heads": 2, "threads": 7}.items():
+        with pytest.raises(ValueError, match=f"cannot go on with .*{name}=.*without --resume"):
+            run(tmp_path, ["good"], resume=True, **{name: value})
     path = tmp_path / "bench.json"
     data = json.loads(path.read_text())
     data["provenance"]["versions"]["torch"] = "1.0"
@@ -223,21 +230,19 @@ def test_an_interrupt_leaves_a_whole_file_and_no_process(tmp_path):
     assert survivors() == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_settings_are_refused():
+    for options, message in (
         ({"batch": 0}, "batch must be at least 1"),
         ({"lengths": (0,)}, "lengths must be at least 1"),
         ({"num_heads": 5}, "multiple of num_heads"),
         ({"threads": 0}, "threads must be"),
         ({"time_limit": 0.0}, "time_limit must lie"),
-    ],
-)
-def test_bad_settings_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Settings(**{"models": ("nac",), "lengths": (64,), **options})
+    ):
+        with pytest.raises(ValueError, match=message):
+            Settings(**{"models": ("nac",), "lengths": (64,), **options})
 
 
 def test_throughput_counts_the_steps_of_all_sequences():
-    assert Result(Entry("nac", 100, batch=8), forward=Cost("ok", seconds=0.5)).throughput("forward") == 1600
-    assert Result(Entry("nac", 100)).throughput("step") is None
+    result = BenchResult(BenchEntry("nac", 100, batch=8), forward=Cost("ok", seconds=0.5))
+    assert result.throughput("forward") == 1600
+    assert result.throughput("step") is None

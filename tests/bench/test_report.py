@@ -1,4 +1,4 @@
-"""What a run leaves: exponents, files, tables and pictures."""
+"""What a run leaves: exponents, files, tables and figures."""
 
 import csv
 import io
@@ -14,40 +14,37 @@ from PIL import Image
 from rich.console import Console
 
 from nacre._util import provenance
-from nacre.bench import figures as plot
-from nacre.bench import fit, paper
-from nacre.bench import tables as table
+from nacre.bench import figures, fit, paper, tables
 from nacre.bench.files import Record, read_record, to_csv, write_record
-from nacre.bench.record import Cost, Entry, Result
+from nacre.bench.record import BenchEntry, BenchResult, Cost
 
 
 def result(model, length=1024, seconds=0.0125, **entry):
     forward = Cost("ok", "", seconds, seconds / 7, 30, 1.5, 200_000_000, 3_000_001)
     step = Cost("ok", "", 3 * seconds, None, 1, 2.5, 300_000_000, 4_500_000)
-    return Result(Entry(model, length, **entry), 12_345, forward, step)
+    return BenchResult(BenchEntry(model, length, **entry), 12_345, forward, step)
 
 
 def sweep(model, exponent, lengths=(256, 1024, 4096, 16384, 65536)):
     costs = [Cost("ok", seconds=1e-7 * n**exponent, rounds=3, added_bytes=100 * n) for n in lengths]
-    return [Result(Entry(model, n), 5, cost, cost) for n, cost in zip(lengths, costs, strict=True)]
+    return [BenchResult(BenchEntry(model, n), 5, cost, cost) for n, cost in zip(lengths, costs, strict=True)]
 
 
-BAD = Result(
-    Entry("nac-pw", 1024), 7, Cost("out of memory", "the system ended the process"), Cost("failed", "[oh]")
+BAD = BenchResult(
+    BenchEntry("nac-pw", 1024), 7, Cost("out of memory", "the system ended the process"), Cost("failed", "[oh]")
 )
-PARTIAL = Result(Entry("sdpa", 1024), 7, Cost("out of time", "", 2.0, None, 1, 9.0), Cost("not run"))
+PARTIAL = BenchResult(BenchEntry("sdpa", 1024), 7, Cost("out of time", "", 2.0, None, 1, 9.0), Cost("not run"))
 
 
 # --- exponents ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
-def test_the_exponent_of_made_up_costs(exponent):
-    lengths = [2**i for i in range(8, 18)]
-    noise = [1.02, 0.98] * 5
-    found = fit.fit_exponent(lengths, [3e-8 * n**exponent * e for n, e in zip(lengths, noise, strict=True)])
-    assert found.exponent == pytest.approx(exponent, abs=0.02)
-    assert (found.shortest, found.longest, found.points) == (4096, 131072, 6)
+def test_the_exponent_of_made_up_costs():
+    lengths, noise = [2**i for i in range(8, 18)], [1.02, 0.98] * 5
+    for exponent in (1.0, 1.5, 2.0):
+        found = fit.fit_exponent(lengths, [3e-8 * n**exponent * e for n, e in zip(lengths, noise, strict=True)])
+        assert found.exponent == pytest.approx(exponent, abs=0.02)
+        assert (found.shortest, found.longest, found.points) == (4096, 131072, 6)
 
 
 def test_short_lengths_count_only_where_long_ones_are_few():
@@ -113,9 +110,9 @@ def test_csv_round_trip():
 
 
 def test_the_paper_is_quoted_at_its_own_size_only():
-    assert paper.reported(Entry("nac-2k", 1024)).megabytes == 44.75
-    for entry in (Entry("nac", 512), Entry("nac", 1024, 2), Entry("nac", 1024, 1, 32), Entry("torch-mha", 1024)):
-        assert paper.reported(entry) is None
+    assert paper.reported(BenchEntry("nac-2k", 1024)).megabytes == 44.75
+    for other in (("nac", 512), ("nac", 1024, 2), ("nac", 1024, 1, 32), ("torch-mha", 1024)):
+        assert paper.reported(BenchEntry(*other)) is None
 
 
 def test_provenance_names_the_commit_of_this_package_only(tmp_path, monkeypatch):
@@ -147,39 +144,43 @@ def shown(print_it, results, width):
     return text
 
 
-@pytest.mark.parametrize("width", [80, 120, 160])
-def test_the_table_fits_and_says_what_is_missing(width):
-    text = shown(table.print_results, [result("torch-mha-fastpath"), result("nac"), BAD, PARTIAL], width)
-    assert "length 1,024, 64 features, 4 heads, batch 1" in text
-    assert "12.5" in text
-    assert "1.50" in text
-    assert "2,000*" in text
-    assert "nac-pw at 1,024, forward pass: out of memory: the system ended the process\n" in text
-    assert "nac-pw at 1,024, training step: failed: [oh]\n" in text  # no markup
-    assert "sdpa at 1,024, forward pass: out of time (timed 1 of 3 times)\n" in text
-    assert ("12,345" in text) == (width >= 120)
-    assert ("7.41 s, 151.5 MB" in text) == ("81,920" in text) == (width >= 160)
+def test_the_table_fits_and_says_what_is_missing():
+    said = (
+        *("length 1,024, 64 features, 4 heads, batch 1", "12.5", "1.50", "2,000*"),
+        "nac-pw at 1,024, forward pass: out of memory: the system ended the process\n",
+        "nac-pw at 1,024, training step: failed: [oh]\n",  # no markup
+        "sdpa at 1,024, forward pass: out of time (timed 1 of 3 times)\n",
+    )
+    for width in (80, 120, 160):
+        text = shown(tables.print_results, [result("torch-mha-fastpath"), result("nac"), BAD, PARTIAL], width)
+        for words in said:
+            assert words in text, (width, words)
+        assert ("12,345" in text) == (width >= 120)
+        assert ("7.41 s, 151.5 MB" in text) == ("81,920" in text) == (width >= 160)
 
 
 def test_one_table_a_length():
-    text = shown(table.print_results, [result("nac"), result("nac", 2048)], 100)
+    text = shown(tables.print_results, [result("nac"), result("nac", 2048)], 100)
     assert text.count("features, 4 heads") == 2
     assert "length 2,048" in text
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_sweep_is_told_by_length_and_exponent(width):
-    skipped = Result(Entry("torch-mha", 131072), None, Cost("skipped: out of time at 65536"), Cost())
+def test_the_sweep_is_told_by_length_and_exponent():
+    skipped = BenchResult(BenchEntry("torch-mha", 131072), None, Cost("skipped: out of time at 65536"), Cost())
     results = [*sweep("nac", 1.5), *sweep("torch-mha", 2.0), skipped, *sweep("torch-mha-fastpath", 1.0)]
-    lines = [" ".join(line.split()) for line in shown(table.print_sweep, results, width).splitlines()]
-    assert "nac forward 1.50 1.00 4,096-65,536 O(n sqrt(n) k)" in lines
-    assert "torch-mha forward 2.00 1.00 4,096-65,536 O(n^2 k)" in lines
-    assert "training 2.00 1.00 4,096-65,536" in lines
-    assert "nac 4,096 26.2 0.4 26.2 0.4" in lines
-    assert "torch-mha 131,072 skipped not run" in lines
+    wanted = {
+        "nac forward 1.50 1.00 4,096-65,536 O(n sqrt(n) k)",
+        "torch-mha forward 2.00 1.00 4,096-65,536 O(n^2 k)",
+        "training 2.00 1.00 4,096-65,536",
+        "nac 4,096 26.2 0.4 26.2 0.4",
+        "torch-mha 131,072 skipped not run",
+    }
+    for width in (80, 120):
+        lines = {" ".join(line.split()) for line in shown(tables.print_sweep, results, width).splitlines()}
+        assert wanted <= lines, wanted - lines
 
 
-# --- pictures -----------------------------------------------------------------------------------------------
+# --- figures ------------------------------------------------------------------------------------------------
 
 
 def pixels(png):
@@ -187,17 +188,17 @@ def pixels(png):
         return np.asarray(image.convert("RGB"))
 
 
-def has_colour(picture, colour):
+def has_colour(image, colour):
     rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return (np.abs(picture.astype(int) - rgb).max(-1) < 8).sum() > 100
+    return (np.abs(image.astype(int) - rgb).max(-1) < 8).sum() > 100
 
 
 def test_ratios_are_drawn_as_bars():
-    picture = pixels(plot.plot_ratios([result("nac"), result("torch-gru"), BAD]))
-    assert picture.shape[1] >= 800
-    assert has_colour(picture, "#0072b2")
-    assert has_colour(picture, "#e69f00")
-    only_bad = pixels(plot.plot_ratios([BAD]))
+    image = pixels(figures.plot_ratios([result("nac"), result("torch-gru"), BAD]))
+    assert image.shape[1] >= 800
+    assert has_colour(image, "#0072b2")
+    assert has_colour(image, "#e69f00")
+    only_bad = pixels(figures.plot_ratios([BAD]))
     assert not has_colour(only_bad[:100], "#0072b2")
 
 
@@ -205,9 +206,10 @@ def test_longer_bars_for_larger_ratios():
     def blue(ratio):
         forward = Cost("ok", seconds=1.0, rounds=3, ratio=ratio)
         fast = Cost("ok", seconds=1.0, rounds=3, ratio=100.0)
-        rows = [Result(Entry("nac", 8), 1, forward), Result(Entry("b", 8), 1, Cost("ok"), fast)]
-        picture = pixels(plot.plot_ratios(rows)).astype(int)
-        return (np.abs(picture - [0, 0x72, 0xB2]).max(-1) < 8).sum()
+        costs = {"nac": (forward,), "b": (Cost("ok"), fast)}
+        rows = [BenchResult(BenchEntry(name, 8), 1, *some) for name, some in costs.items()]
+        image = pixels(figures.plot_ratios(rows)).astype(int)
+        return (np.abs(image - [0, 0x72, 0xB2]).max(-1) < 8).sum()
 
     assert blue(50.0) > 1.5 * blue(5.0) > 1.5 * blue(1.01)
 
@@ -215,9 +217,9 @@ def test_longer_bars_for_larger_ratios():
 def test_a_sweep_is_drawn_with_one_colour_a_model():
     models = ["nac", "torch-mha", "torch-gru"]
     results = [r for i, model in enumerate(models) for r in sweep(model, 1 + i / 2)]
-    picture = pixels(plot.plot_sweep([*results, BAD]))
-    assert picture.shape[1] >= 800
-    left, right = np.array_split(picture, 2, axis=1)
-    for colour in plot._COLOURS[:3]:
+    image = pixels(figures.plot_sweep([*results, BAD]))
+    assert image.shape[1] >= 800
+    left, right = np.array_split(image, 2, axis=1)
+    for colour in figures._COLOURS[:3]:
         assert has_colour(left, colour)
-    assert has_colour(right, plot._COLOURS[2])  # memory is equal here: the last line covers the others
+    assert has_colour(right, figures._COLOURS[2])  # memory is equal here: the last line covers the others

@@ -1,5 +1,6 @@
 """The command line, as a user meets it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +18,13 @@ def run(*args):
     return CliRunner().invoke(commands.app, list(args), env={"COLUMNS": "120"})
 
 
+COMMANDS = "demo models bench tasks train tune table predict inspect view data study drive bearings"
+
+
 def test_help_names_every_command():
     for args in ([], ["--help"]):
-        out = run(*args).output
-        assert "demo" in out
-        assert "models" in out
+        listed = re.findall(r"^│ (\w+) ", run(*args).output, re.MULTILINE)
+        assert listed == COMMANDS.split()
 
 
 def test_version():
@@ -72,21 +75,31 @@ def test_ctrl_c_exits_with_130(monkeypatch):
     assert fail_with(monkeypatch, KeyboardInterrupt()) == 130
 
 
-def test_the_installed_command_reports_an_unknown_model():
-    done = subprocess.run(
-        [sys.executable, "-m", "nacre", "models", "zzz"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr == "nacre: no model matches 'zzz'; nacre models lists all\n"
+# One process for all cases: importing torch takes longer than the commands.
+FORKS = """
+import os, runpy, sys
+import nacre
+for hidden, *words in CASES:
+    if os.fork() == 0:
+        sys.modules |= {hidden: None}
+        sys.argv = ["nacre", *words]
+        try:
+            runpy.run_module("nacre", run_name="__main__")
+        except SystemExit as end:
+            os._exit(end.code)  # at once: tearing torch down takes half a second
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
 
 
-@pytest.mark.parametrize(
-    ("missing", "command", "extra"),
-    [("typer", "models", "train"), ("rich", "models", "train"), ("optuna", "tune', 'spiral", "train,tune")],
-)
-def test_a_missing_extra_is_named(missing, command, extra):
-    hide = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['nacre', '{command}']"
-    code = f"{hide}; import nacre.cli; nacre.cli.main()"
+@pytest.mark.slow
+def test_the_installed_command_names_unknown_models_and_missing_extras():
+    cases = {
+        ("nothing", "models", "zzz"): "no model matches 'zzz'; nacre models lists all",
+        ("typer", "models"): "the package 'typer' is not installed; pip install 'nacre[train]'",
+        ("rich", "models"): "the package 'rich' is not installed; pip install 'nacre[train]'",
+        ("optuna", "tune", "spiral"): "the package 'optuna' is not installed; pip install 'nacre[train,tune]'",
+    }
+    code = FORKS.replace("CASES", repr(list(cases)))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == f"nacre: the package {missing!r} is not installed; pip install 'nacre[{extra}]'\n"
+    assert done.stderr.splitlines() == [f"nacre: {said}" for said in cases.values()]
+    assert done.stdout.split() == ["2"] * len(cases)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nacre.data.dataset import UNSCORED
 from nacre.data.tables.arrays import from_arrays
 from support.hypothesis import examples
+from support.refused import refused
 
 X = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]], [[7.0, 8.0], [9.0, 0.0], [1.0, 1.0]]]  # lengths 2, 1, 3
 
@@ -71,9 +72,8 @@ def test_without_features_there_is_one():
         assert data.features == ("x",)
 
 
-@pytest.mark.parametrize(
-    ("y", "kind", "answers"),
-    [
+def test_each_row_of_the_table_of_y():
+    for y, kind, answers in (
         (["b", "a", "b"], "classification", [1, 0, 1]),
         ([7, 3, 7], "classification", [1, 0, 1]),
         (np.array([True, False, True]), "classification", [1, 0, 1]),
@@ -84,13 +84,11 @@ def test_without_features_there_is_one():
         ([["u", "v"], ["v"], ["u", "u", "v"]], "step-classification", [0, 1, 1, 0, 0, 1]),
         ([[0.5, 0], [1.5], [1, 1, 0]], "step-regression", [[0.5], [0], [1.5], [1], [1], [0]]),
         ([[[1], [2]], [[3]], [[4], [5], [6]]], "step-regression", [[1], [2], [3], [4], [5], [6]]),
-    ],
-)
-def test_each_row_of_the_table_of_y(y, kind, answers):
-    data = from_arrays(X, y)
-    assert data.kind == kind
-    assert data.y.tolist() == answers
-    assert data.outputs == (2 if data.kind.has_classes else len(answers[0]))
+    ):
+        data = from_arrays(X, y)
+        assert data.kind == kind, y
+        assert data.y.tolist() == answers, y
+        assert data.outputs == (2 if data.kind.has_classes else len(answers[0])), y
 
 
 def test_kind_decides_where_the_shape_of_y_has_two_meanings():
@@ -128,9 +126,8 @@ def test_the_users_arrays_are_not_shared():
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
+def test_bad_x():
+    for x, message in (
         ([], "x must hold at least one sequence"),
         (5, "x must be an array, a tensor or a list, got int"),
         (np.float64(5), "x must hold one item for each sequence"),
@@ -141,16 +138,13 @@ def test_the_users_arrays_are_not_shared():
         ([[[1.0]], [["a"]], [[1.0]]], "x must hold numbers, got <U1 in sequence 1"),
         ([[[1.0]], [[1.0], [float("nan")]], [[1.0]]], "x must be finite, got \\[nan\\] in sequence 1, step 1"),
         ([[[1.0]], [[1e300]], [[1.0]]], "x must be finite, got \\[1.e\\+300\\] in sequence 1, step 0"),
-    ],
-)
-def test_bad_x(x, message):
-    with pytest.raises(ValueError, match=message):
-        from_arrays(x, [0, 1, 0])
+    ):
+        with refused(message):
+            from_arrays(x, [0, 1, 0])
 
 
-@pytest.mark.parametrize(
-    ("y", "kind", "message"),
-    [
+def test_bad_y():
+    for y, kind, message in (
         ([0, 1], None, "y must hold 3 items, one for each sequence, got 2"),
         ([1, 1, 1], None, "y must hold two classes or more, got '1'"),
         ([[UNSCORED] * 2, [UNSCORED], [UNSCORED] * 3], None, "two classes or more, got none"),
@@ -166,27 +160,22 @@ def test_bad_x(x, message):
         (["a", "b", "a"], "regression", "y must hold numbers"),
         ([0, 1, 0], "clasification", "kind must be one of .* did you mean 'classification'"),
         ([0, 1, 0], "forecasting", "kind must be one of"),
-    ],
-)
-def test_bad_y(y, kind, message):
-    with pytest.raises(ValueError, match=message):
-        from_arrays(X, y, kind=kind)
+    ):
+        with refused(message):
+            from_arrays(X, y, kind=kind)
 
 
-@pytest.mark.parametrize(
-    ("time", "message"),
-    [
+def test_bad_time():
+    for time, message in (
         ([[0, 1], [0]], "time must hold 3 items"),
         ([[0, 1], [0], [0, 1]], "time must have shape \\(3,\\) for sequence 2, got \\(2,\\)"),
         ([[0, 1], [0], [0, 2, 1]], "time must ascend .* got 1.0 after 2.0 in sequence 2, step 2"),
         ([[0, 1], [5], [0, 2, 2]], "got 2.0 after 2.0 in sequence 2, step 2"),
         ([[0, 1], [float("nan")], [0, 1, 2]], "time must be finite, got nan in sequence 1, step 0"),
         ([0, 1, 2], "time must be \\[n, T\\]"),
-    ],
-)
-def test_bad_time(time, message):
-    with pytest.raises(ValueError, match=message):
-        from_arrays(X, [0, 1, 0], time=time)
+    ):
+        with refused(message):
+            from_arrays(X, [0, 1, 0], time=time)
 
 
 def test_bad_names():

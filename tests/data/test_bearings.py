@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,54 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.data.rigs.feature_table import FeatureTable, write_table
+from nacre.data.rigs.feature_table import write_table
 from nacre.data.rigs.labels import physics_label
 from nacre.data.rigs.rig import RIGS
-from nacre.data.sets.bearings import load_bearings
-from nacre.data.sets.bearings_tables import find_tables
+from nacre.data.sets.bearings import find_tables, load_bearings
 from nacre.signals.features import HOP, PAPER
+from support.bearings import AWAY, AXES, HOME, feature_table, feature_tables, write_tables
 from support.hypothesis import examples
-
-AXES = ("horizontal", "vertical")
-HOME = [("pronostia", f"Bearing1_{i}") for i in (1, 2, 3)]
-AWAY = [("pronostia", "Bearing2_1"), ("xjtu-sy", "Bearing1_1"), ("hust", "I601")]
-
-
-def table(rig, name, windows=(4,) * 8, **changes):
-    """A table with so many windows in each snapshot; its columns are in an order that is not the loader's."""
-    random = np.random.default_rng(zlib.crc32(f"{rig} {name}".encode()))
-    what = RIGS[rig]
-    file = np.repeat(np.arange(len(windows)), windows) if what.period else np.zeros(sum(windows), np.int64)
-    within = np.concatenate([np.arange(n) for n in windows]) if what.period else np.arange(sum(windows))
-    names = tuple(f"{axis}_{feature}" for feature in reversed(PAPER) for axis in AXES)
-    values = random.uniform(0.1, 5, (len(file), len(names)))
-    values[:, [name.endswith(("kurtosis", "skewness", "mean")) for name in names]] -= 2
-    condition = what.condition(name)
-    plain = FeatureTable(
-        rig=rig,
-        name=name,
-        seconds=file * (what.period or 0) + within * HOP / what.rate,
-        names=names,
-        values=values,
-        temperature=random.uniform(20, 80, len(file)) if rig == "pronostia" else np.full(len(file), np.nan),
-        file=file,
-        files=tuple(f"{i}.csv" for i in range(file[-1] + 1)),
-        rate=what.rate,
-        rpm=condition.rpm,
-        load=condition.load,
-    )
-    return replace(plain, **changes)
-
-
-def tables(windows=(4,) * 8, known=(*HOME, *AWAY)):
-    """In the order of the data set: by rig, then by bearing."""
-    return [table(*each, windows) for each in sorted(known)]
-
-
-def write(folder, some):
-    for each in some:
-        write_table(folder / each.rig / f"{each.name}.parquet", each)
-    return folder
+from support.refused import refused
 
 
 def write_author_csv(path, numbers):
@@ -112,9 +71,9 @@ def check_against_loops(data, some, steps, average):
             np.testing.assert_array_equal(data.time[mine], seconds)
             assert data.y[place, 0] == pytest.approx(seconds[-1] / life_of(each), rel=1e-6)
             assert data.group[place] == group
-            assert data.figures.seconds[place] == seconds[-1]
-            assert data.figures.windows[place] == windows[-1]
-            assert data.figures.bearing[place] == each.name
+            assert data.metrics.seconds[place] == seconds[-1]
+            assert data.metrics.windows[place] == windows[-1]
+            assert data.metrics.bearing[place] == each.name
             place += 1
     assert place == len(data)
 
@@ -122,19 +81,19 @@ def check_against_loops(data, some, steps, average):
 @examples(25)
 @given(st.lists(st.integers(1, 9), min_size=4, max_size=7), st.integers(2, 4), st.integers(1, 6))
 def test_bearing_sequences_equal_a_plain_loop(windows, steps, average):
-    short = tables(windows[2:], AWAY[1:])  # perhaps too short for a sequence
-    some = sorted([*tables(windows, HOME), *short], key=lambda each: (each.rig, each.name))
+    short = feature_tables(windows[2:], AWAY[1:])  # perhaps too short for a sequence
+    some = sorted([*feature_tables(windows, HOME), *short], key=lambda each: (each.rig, each.name))
     with TemporaryDirectory() as folder:
-        data = load_bearings(write(Path(folder), some), steps=steps, average=average)
+        data = load_bearings(write_tables(Path(folder), some), steps=steps, average=average)
     kept = [each for each in some if len(plain_rows(each, average)) >= steps]
     assert data.groups == tuple(f"{each.rig} {each.name}" for each in kept)
     check_against_loops(data, kept, steps, average)
 
 
-def test_bearing_figures_know_the_lives(tmp_path):
-    some = tables()
+def test_bearing_metrics_know_the_lives(tmp_path):
+    some = feature_tables()
     some[3] = replace(some[3], life=5000.0)
-    data = load_bearings(write(tmp_path, some), steps=3)
+    data = load_bearings(write_tables(tmp_path, some), steps=3)
     wanted = {
         "hust I601": ("HUST", np.nan),
         "pronostia Bearing1_1": ("PRONOSTIA", 80 + 3 * HOP / 25_600),
@@ -144,41 +103,42 @@ def test_bearing_figures_know_the_lives(tmp_path):
     }
     for name, (part, life) in wanted.items():
         mine = (data.group == data.groups.index(name)).numpy()
-        assert set(data.figures.part[mine]) == {part}
-        np.testing.assert_allclose(data.figures.life[mine], life)
+        assert set(data.metrics.part[mine]) == {part}
+        np.testing.assert_allclose(data.metrics.life[mine], life)
 
 
 def test_bearing_a_rig_of_your_own_is_transfer_and_has_lives(tmp_path):
-    own = replace(table("xjtu-sy", "Bearing1_1"), rig="mine", name="Bearing1_9", rpm=None, load=None)
+    own = replace(feature_table("xjtu-sy", "Bearing1_1"), rig="mine", name="Bearing1_9", rpm=None, load=None)
     for label in ("fraction", "physics"):
-        data = load_bearings(write(tmp_path, [*tables(known=HOME), own]), label, steps=3)
+        data = load_bearings(write_tables(tmp_path, [*feature_tables(known=HOME), own]), label, steps=3)
         mine = data.group == data.groups.index("mine Bearing1_9")
         assert data.transfer.tolist() == mine.tolist()
-        assert set(data.figures.part[mine.numpy()]) == {"mine"}
-        assert data.figures.life[mine.numpy()] == pytest.approx(own.seconds[-1] + 1 / own.rate)
+        assert set(data.metrics.part[mine.numpy()]) == {"mine"}
+        assert data.metrics.life[mine.numpy()] == pytest.approx(own.seconds[-1] + 1 / own.rate)
 
 
 def test_bearing_transfer_is_all_but_the_first_condition_of_pronostia(tmp_path):
-    data = load_bearings(write(tmp_path, tables()), steps=3)
+    data = load_bearings(write_tables(tmp_path, feature_tables()), steps=3)
     for part, name in enumerate(data.groups):
         assert set(data.transfer[data.group == part].tolist()) == {not name.startswith("pronostia Bearing1_")}
     assert 0 < data.transfer.sum() < len(data)
 
 
-@pytest.mark.parametrize("most", [0.5, 120.0])
-def test_bearing_minutes_left_are_cut_off(tmp_path, most):
-    some = tables()
-    data = load_bearings(write(tmp_path, some), "rul", steps=3, most=most)
+def test_bearing_minutes_left_are_cut_off(tmp_path):
+    some = feature_tables()
+    write_tables(tmp_path, some)
     rows = [(life_of(each), row[1]) for each in some for row in plain_rows(each, 5)[2:]]
-    wanted = [min((life - seconds) / 60, most) for life, seconds in rows]
-    assert data.y[:, 0].tolist() == pytest.approx(wanted, rel=1e-6)
-    assert (data.y.max() == most) == (most == 0.5)
-    assert data.targets == ("minutes left",)
+    for most in (0.5, 120.0):
+        data = load_bearings(tmp_path, "rul", steps=3, most=most)
+        wanted = [min((life - seconds) / 60, most) for life, seconds in rows]
+        assert data.y[:, 0].tolist() == pytest.approx(wanted, rel=1e-6), most
+        assert (data.y.max() == most) == (most == 0.5)
+        assert data.targets == ("minutes left",)
 
 
 def test_bearing_the_papers_label_is_that_of_the_last_window(tmp_path):
-    some = tables()
-    data = load_bearings(write(tmp_path, some), "physics", steps=3, average=2)
+    some = feature_tables()
+    data = load_bearings(write_tables(tmp_path, some), "physics", steps=3, average=2)
     wanted = []
     for each in some:
         celsius = [25.0 if math.isnan(degrees) else degrees for degrees in each.temperature]
@@ -189,11 +149,11 @@ def test_bearing_the_papers_label_is_that_of_the_last_window(tmp_path):
 
 
 def test_leak_bearing_neither_time_nor_temperature_is_an_input(tmp_path):
-    some = tables()
+    some = feature_tables()
     warm = [replace(each, temperature=np.linspace(0, 90, len(each.seconds))) for each in some]
     for label in ("fraction", "rul", "physics"):
         plain, other = (
-            load_bearings(write(tmp_path / name, those), label, steps=3)
+            load_bearings(write_tables(tmp_path / name, those), label, steps=3)
             for name, those in (("plain", some), ("warm", warm))
         )
         assert plain.values.equal(other.values)
@@ -202,7 +162,7 @@ def test_leak_bearing_neither_time_nor_temperature_is_an_input(tmp_path):
 
 
 def test_bearing_tables_of_the_authors_are_read_beside_others(tmp_path):
-    write(tmp_path, tables(known=HOME[:2]))
+    write_tables(tmp_path, feature_tables(known=HOME[:2]))
     numbers = [1.0, 4.0, 2.0, 8.0, 5.0, 7.0, 6.0, 3.0, 3.0]  # the last row twice
     write_author_csv(tmp_path / "authors" / "Bearing1_7_features.csv", numbers)
     data = load_bearings(tmp_path, steps=2, average=6)
@@ -216,7 +176,7 @@ def test_bearing_tables_of_the_authors_are_read_beside_others(tmp_path):
 
 
 def test_bearing_the_checksum_of_every_file_is_kept(tmp_path):
-    data = load_bearings(write(tmp_path, tables()), steps=3)
+    data = load_bearings(write_tables(tmp_path, feature_tables()), steps=3)
     wanted = [hashlib.sha256(path.read_bytes()).hexdigest() for path in tmp_path.rglob("*.parquet")]
     assert sorted(data.files.values()) == sorted(wanted)
 
@@ -225,12 +185,13 @@ def places_of(found):
     return {each.path.parent.parent for each in found}
 
 
-@pytest.mark.parametrize("below", ["bearings-features", "bearings", "."])
-def test_bearing_tables_are_looked_for_in_the_folder_and_below(tmp_path, below):
-    write(tmp_path / below, tables())
-    found = find_tables(tmp_path)
-    assert [(each.table.rig, each.table.name) for each in found] == sorted([*HOME, *AWAY])
-    assert places_of(found) == {tmp_path / below}
+def test_bearing_tables_are_looked_for_in_the_folder_and_below(tmp_path):
+    for number, below in enumerate(("bearings-features", "bearings", ".")):
+        folder = tmp_path / str(number)
+        write_tables(folder / below, feature_tables())
+        found = find_tables(folder)
+        assert [(each.table.rig, each.table.name) for each in found] == sorted([*HOME, *AWAY]), below
+        assert places_of(found) == {folder / below}, below
 
 
 def test_bearing_tables_are_looked_for_in_order(tmp_path, monkeypatch):
@@ -244,7 +205,7 @@ def test_bearing_tables_are_looked_for_in_order(tmp_path, monkeypatch):
     assert all(str(folder / "bearings-features") in str(caught.value) for folder in (chosen, cache))
     for root in (cache, chosen, Path()):
         for name in ("bearings", "bearings-features"):  # each is preferred to all before it
-            write(root / name, tables(known=HOME))
+            write_tables(root / name, feature_tables(known=HOME))
             assert places_of(find_tables()) == {root / name}
     monkeypatch.delenv("NACRE_DATA")
     monkeypatch.chdir(tmp_path)
@@ -253,23 +214,24 @@ def test_bearing_tables_are_looked_for_in_order(tmp_path, monkeypatch):
         load_bearings(tmp_path / "none")  # a folder that is named is looked into alone
 
 
-@pytest.mark.parametrize("name", [".", "..", ".hidden"])
-def test_bearing_only_folders_below_count_as_hidden(tmp_path, monkeypatch, name):
-    (tmp_path / ".hidden").mkdir()
-    monkeypatch.chdir(tmp_path / ".hidden" if name == ".." else tmp_path)
-    write_table(Path(name) / "Bearing1_1.parquet", table(*HOME[0]))
-    assert [each.table.name for each in find_tables(Path(name))] == ["Bearing1_1"]
+def test_bearing_only_folders_below_count_as_hidden(tmp_path, monkeypatch):
+    for number, name in enumerate((".", "..", ".hidden")):
+        folder = tmp_path / str(number)
+        (folder / ".hidden").mkdir(parents=True)
+        monkeypatch.chdir(folder / ".hidden" if name == ".." else folder)
+        write_table(Path(name) / "Bearing1_1.parquet", feature_table(*HOME[0]))
+        assert [each.table.name for each in find_tables(Path(name))] == ["Bearing1_1"], name
 
 
 def test_bearing_parts_of_an_extraction_are_ignored(tmp_path):
-    write(tmp_path, tables(known=HOME))
-    write_table(tmp_path / "pronostia" / ".Bearing1_4.parts" / "000.parquet", table("pronostia", "Bearing1_4"))
-    write_table(tmp_path / "pronostia" / ".Bearing1_5.parquet", table("pronostia", "Bearing1_5"))
+    write_tables(tmp_path, feature_tables(known=HOME))
+    for hidden in (".Bearing1_4.parts/000.parquet", ".Bearing1_5.parquet"):
+        write_table(tmp_path / "pronostia" / hidden, feature_table("pronostia", hidden[1:11]))
     assert [each.table.name for each in find_tables(tmp_path)] == [name for _, name in HOME]
 
 
 def test_bearing_one_that_is_there_twice_is_refused(tmp_path):
-    write(tmp_path, tables(known=HOME))
+    write_tables(tmp_path, feature_tables(known=HOME))
     write_author_csv(tmp_path / "authors" / "Bearing1_2_features.csv", [1.0, 2.0])
     with pytest.raises(ValueError, match="pronostia Bearing1_2 is there twice") as caught:
         find_tables(tmp_path)
@@ -277,24 +239,22 @@ def test_bearing_one_that_is_there_twice_is_refused(tmp_path):
 
 
 def test_bearing_too_few_to_train_on_are_refused(tmp_path):
-    write(tmp_path, tables(known=[*HOME[:2], *AWAY]))
+    write_tables(tmp_path, feature_tables(known=[*HOME[:2], *AWAY]))
     with pytest.raises(ValueError, match="holds 2 bearings of pronostia's first condition with 3 rows or more"):
         load_bearings(tmp_path, steps=3)
-    write(tmp_path, [table(*HOME[2], (4,) * 2)])
+    write_tables(tmp_path, [feature_table(*HOME[2], (4,) * 2)])
     with pytest.raises(ValueError, match="wanted 3 at least"):
         load_bearings(tmp_path, steps=3)
     assert len(load_bearings(tmp_path, steps=2).groups) == 6
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bearing_wrong_options_are_refused(tmp_path):
+    write_tables(tmp_path, feature_tables(known=HOME))
+    for options, message in (
         ({"label": "x"}, "label must be one of 'fraction', 'rul', 'physics', got 'x'"),
         ({"steps": 1}, "steps must be at least 2, got 1"),
         ({"average": 0}, "average must be at least 1, got 0"),
         ({"label": "rul", "most": 0.0}, "most must lie in"),
-    ],
-)
-def test_bearing_wrong_options_are_refused(tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        load_bearings(write(tmp_path, tables(known=HOME)), **{"steps": 2, **options})
+    ):
+        with refused(message):
+            load_bearings(tmp_path, **{"steps": 2, **options})

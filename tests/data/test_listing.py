@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from data.test_jena import table
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.files import catalogue as catalog
-from nacre.data.files import listing, store
+from nacre.data.files import catalogue, listing, store
 from nacre.data.sets import spirals
+from support.datasets import jena_file
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +25,7 @@ def jena(tmp_path):
     """A folder with a small Jena file of the official form."""
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "jena_climate_2009_2016.csv").write_bytes(table(range(0, 1000, 10)))
+    (folder / "jena_climate_2009_2016.csv").write_bytes(jena_file(range(0, 1000, 10)))
     return folder
 
 
@@ -53,15 +52,13 @@ def generated():
 
 def test_every_data_set_has_a_loader_of_its_name(monkeypatch):
     names = {"event-mnist", "person-activity", "ettm1", "jena", "carracing", "udacity", "bearings", "spiral"}
-    assert set(catalog.CATALOG) == names
+    assert set(catalogue.CATALOG) == names
     called = []
-    for name, entry in catalog.CATALOG.items():
-        module, function = entry.loader.split(":")
-        monkeypatch.setattr(
-            f"{module}.{function}", lambda *args, name=name: called.append((name, args)), raising=False
-        )
-        catalog.load_dataset(name, "folder")
-    assert called == [(name, () if name == "spiral" else ("folder",)) for name in catalog.CATALOG]
+    for name, entry in catalogue.CATALOG.items():
+        loader = "nacre.data.sets." + entry.loader.replace(":", ".")
+        monkeypatch.setattr(loader, lambda *args, name=name: called.append((name, args)))
+        catalogue.load_dataset(name, "folder")
+    assert called == [(name, () if name == "spiral" else ("folder",)) for name in catalogue.CATALOG]
 
 
 def test_the_list_says_what_is_there_and_what_is_missing(jena, capsys):
@@ -150,7 +147,7 @@ def test_getting_tries_all_and_lists_what_failed(jena, no_network, tmp_path):
 
 def test_getting_puts_files_into_the_cache_unless_told_otherwise(monkeypatch, tmp_path, capsys):
     asked = []
-    found = store.Found(catalog.CATALOG["jena"].forms[0], (tmp_path / "jena.csv",))
+    found = store.FoundFiles(catalogue.CATALOG["jena"].forms[0], (tmp_path / "jena.csv",))
     (tmp_path / "jena.csv").write_bytes(b"whatever")
 
     def fetch(name, into, show):

@@ -8,6 +8,7 @@ from nacre.data.dataset import UNSCORED
 from nacre.data.tables.columns import Columns
 from nacre.data.tables.csv_dataset import read_csv_task
 from nacre.data.tables.csv_unlabelled import read_new
+from support.refused import refused
 
 STATES = """who,second,pulse,state,mood
 ann,0,61,calm,0.5
@@ -47,18 +48,18 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("target", "kind"), KINDS)
-def test_the_inputs_are_those_of_training_and_no_answer_is_scored(write, target, kind):
-    data, columns = columns_of(write(STATES), target=target, kind=kind)
-    new, answers = read_new(write(without(STATES, "state", "mood")), columns)
-    everything = torch.arange(len(data))
-    for name in ("x", "time", "key_padding_mask", "group"):
-        assert getattr(new.batch(everything), name).equal(getattr(data.batch(everything), name))
-    assert (new.kind, new.classes, new.targets) == (data.kind, data.classes, data.targets)
-    assert (new.y.shape, new.y.dtype) == (data.y.shape, data.y.dtype)
-    assert new.y.eq(UNSCORED).all() if data.classes else new.y.isnan().all()
-    assert len(new.answers(everything)) == 0
-    assert len(answers) == len(new.y)
+def test_the_inputs_are_those_of_training_and_no_answer_is_scored(write):
+    for target, kind in KINDS:
+        data, columns = columns_of(write(STATES), target=target, kind=kind)
+        new, answers = read_new(write(without(STATES, "state", "mood")), columns)
+        everything = torch.arange(len(data))
+        for name in ("x", "time", "key_padding_mask", "group"):
+            assert getattr(new.batch(everything), name).equal(getattr(data.batch(everything), name)), (kind, name)
+        assert (new.kind, new.classes, new.targets) == (kind, data.classes, data.targets)
+        assert (new.y.shape, new.y.dtype) == (data.y.shape, data.y.dtype), kind
+        assert new.y.eq(UNSCORED).all() if data.classes else new.y.isnan().all(), kind
+        assert len(new.answers(everything)) == 0, kind
+        assert len(answers) == len(new.y), kind
 
 
 def test_each_sequence_is_named(write):
@@ -75,15 +76,14 @@ def test_each_step_is_named_by_group_and_stamp_and_keeps_its_row(write):
     assert answers.sort_index()["who"].tolist() == ["ann", "bob", "ann", "bob", "cat"]
 
 
-@pytest.mark.parametrize("first", [1, 20])
-def test_dates_are_read_as_in_training_and_stay_as_they_were_written(write, first):
-    days = range(first, 32)
-    text = "when,a,y\n" + "".join(f"{day:02}.03.2020,{day},{'uv'[day % 2]}\n" for day in days)
-    _, columns = read_csv_task(write(text), time="when", target="y", lookback=4)
+def test_dates_are_read_as_in_training_and_stay_as_they_were_written(write):
     later = "when,a\n05.04.2020,1\n06.04.2020,2\n"  # by itself, these could have the month first
-    new, answers = read_new(write(later), columns)
-    assert new.time.tolist() == [(36 - first) * 86400, (37 - first) * 86400]  # the fifth and sixth of April
-    assert answers.to_dict("list") == {"when": ["05.04.2020", "06.04.2020"]}
+    for first in (1, 20):
+        rows = (f"{day:02}.03.2020,{day},{'uv'[day % 2]}\n" for day in range(first, 32))
+        _, columns = read_csv_task(write("when,a,y\n" + "".join(rows)), time="when", target="y", lookback=4)
+        new, answers = read_new(write(later), columns)
+        assert new.time.tolist() == [(36 - first) * 86400, (37 - first) * 86400]  # the fifth and sixth of April
+        assert answers.to_dict("list") == {"when": ["05.04.2020", "06.04.2020"]}
 
 
 def test_a_series_is_cut_if_training_cut_it(write):
@@ -125,34 +125,32 @@ def test_short_histories_are_allowed(write):
     assert answers["day"].tolist() == [7, 9, 13, 17]
 
 
-@pytest.mark.parametrize("zone", ["", "+00:00"])
-def test_future_dates_are_dates(write, zone):
-    text = "when,y\n" + "".join(f"2020-02-{day:02}T12:00:00{zone},{day}.5\n" for day in range(1, 29))
-    _, columns = read_csv_task(write(text), time="when", target="y", lookback=4, horizon=2)
-    columns = Columns.from_dict(columns.to_dict())
-    _, answers = read_new(write(text), columns)
-    assert answers["when"].tolist() == [pd.Timestamp(f"2020-{date}T12:00:00{zone}") for date in ("02-29", "03-01")]
-    assert list(answers.columns) == ["when"]
+def test_future_dates_are_dates(write):
+    for zone in ("", "+00:00"):
+        text = "when,y\n" + "".join(f"2020-02-{day:02}T12:00:00{zone},{day}.5\n" for day in range(1, 29))
+        _, columns = read_csv_task(write(text), time="when", target="y", lookback=4, horizon=2)
+        columns = Columns.from_dict(columns.to_dict())
+        _, answers = read_new(write(text), columns)
+        wanted = [pd.Timestamp(f"2020-{date}T12:00:00{zone}") for date in ("02-29", "03-01")]
+        assert answers["when"].tolist() == wanted, zone
+        assert list(answers.columns) == ["when"]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_wrong_is_named(write):
+    columns = sales_columns(write(SALES, "train.csv"))
+    for text, message in (
         (SALES.replace("price", "prices"), r"features: .*new.csv has no column 'price'; did you mean 'prices'"),
         (without(SALES, "sales"), r"features: .*new.csv has no column 'sales'"),
         (without(SALES, "shop"), r"group: .*new.csv has no column 'shop'"),
         (without(SALES, "day"), r"time: .*new.csv has no column 'day'"),
         (SALES.replace("n,4,4.5", "n,4,oops"), r"line 10: column 'price' holds 'oops'"),
         (SALES.replace("n,4,", "n,3,"), r"line 10: time 'day' repeats the stamp 3 in group 'n'"),
-    ],
-)
-def test_what_is_wrong_is_named(write, text, message):
-    columns = sales_columns(write(SALES, "train.csv"))
-    with pytest.raises(ValueError, match=message):
-        read_new(write(text), columns)
+    ):
+        with refused(message):
+            read_new(write(text), columns)
 
 
 def test_numbers_are_no_dates(write):

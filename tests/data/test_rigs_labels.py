@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from nacre.data.rigs.author_csv import read_author_csv, rig_of, times_of_rows
 from nacre.data.rigs.labels import life_fraction, physics_label, remaining_minutes
+from nacre.data.rigs.life_metrics import (
+    monotonicity,
+    paper_score,
+    phm_accuracy,
+    remaining_from_fraction,
+    trendability,
+)
 from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU
-from nacre.data.rigs.score import monotonicity, paper_score, phm_accuracy, remaining_from_fraction, trendability
+from support.hypothesis import DEEP
+from support.refused import refused
 
 DATA = os.environ.get("NACRE_DATA")
 curves = st.lists(st.floats(-2, 2), min_size=2, max_size=20)
@@ -51,19 +59,18 @@ def test_bearing_warmer_is_slower_in_the_papers_label():
 
 
 @pytest.mark.skipif(not DATA, reason="needs $NACRE_DATA")
-@pytest.mark.parametrize(
-    ("bearing", "tolerance"), [("1_2", 1e-9), ("3_1", 1e-9), ("1_4", 5e-4), ("1_7", 1e-4), ("2_7", 1e-3)]
-)
-def test_parity_of_the_physics_label_with_the_authors_column(bearing, tolerance):
+def test_parity_of_the_physics_label_with_the_authors_column():
     """To rounding where temperature is constant; where it is not, their integral is another one."""
     folder = Path(DATA) / "bearings" / "author_features_nac" / "tf_features_pronostia"
-    with gzip.open(folder / f"Bearing{bearing}_features.csv.gz", "rt") as file:
-        rows = list(csv.DictReader(file))
-    time, celsius, wanted = (
-        np.array([float(row[name]) for row in rows]) for name in ("Time", "Temperature", "Degradation")
-    )
-    condition = PRONOSTIA.condition(f"Bearing{bearing}")
-    assert np.abs(physics_label(time, celsius, condition.rpm, condition.load) - wanted).max() < tolerance
+    for bearing, tolerance in (("1_2", 1e-9), ("3_1", 1e-9), ("1_4", 5e-4), ("1_7", 1e-4), ("2_7", 1e-3)):
+        with gzip.open(folder / f"Bearing{bearing}_features.csv.gz", "rt") as file:
+            rows = list(csv.DictReader(file))
+        time, celsius, wanted = (
+            np.array([float(row[name]) for row in rows]) for name in ("Time", "Temperature", "Degradation")
+        )
+        condition = PRONOSTIA.condition(f"Bearing{bearing}")
+        label = physics_label(time, celsius, condition.rpm, condition.load)
+        assert np.abs(label - wanted).max() < tolerance, bearing
 
 
 # --- the authors' files -------------------------------------------------------------------------------------
@@ -80,15 +87,15 @@ def row(number, more="0.0"):
     return f'"{[number + i for i in range(7)]}","{[-number - i for i in range(7)]}",{more}'
 
 
-@pytest.mark.parametrize("compress", [False, True])
-def test_bearing_author_files_are_read(tmp_path, compress):
-    path = tmp_path / "tf_features_pronostia" / f"Bearing1_2_features.csv{'.gz' * compress}"
-    table = read_author_csv(write(path, [row(float(i)) for i in range(8)], compress=compress), rig_of(path))
-    assert (table.rig, table.name, table.rpm, table.life) == ("pronostia", "Bearing1_2", 1800, None)
-    assert table.column("horizontal_energy").tolist() == list(range(8))
-    assert table.column("vertical_std").tolist() == [-i - 6 for i in range(8)]
-    assert table.seconds[[0, 1, 6]] == pytest.approx([0, 500 / 25_600, 10 + 440 / 25_600])
-    assert table.file.tolist() == [0] * 6 + [1] * 2
+def test_bearing_author_files_are_read(tmp_path):
+    for compress in (False, True):
+        path = tmp_path / "tf_features_pronostia" / f"Bearing1_2_features.csv{'.gz' * compress}"
+        table = read_author_csv(write(path, [row(float(i)) for i in range(8)], compress=compress), rig_of(path))
+        assert (table.rig, table.name, table.rpm, table.life) == ("pronostia", "Bearing1_2", 1800, None)
+        assert table.column("horizontal_energy").tolist() == list(range(8)), path
+        assert table.column("vertical_std").tolist() == [-i - 6 for i in range(8)], path
+        assert table.seconds[[0, 1, 6]] == pytest.approx([0, 500 / 25_600, 10 + 440 / 25_600])
+        assert table.file.tolist() == [0] * 6 + [1] * 2
 
 
 def test_bearing_rows_that_repeat_the_last_one_are_left_out(tmp_path):
@@ -109,37 +116,31 @@ def test_bearing_lives_of_xjtu_come_from_their_minutes(tmp_path):
     assert times_of_rows(70, XJTU)[1].tolist() == [0] * 66 + [1] * 4
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "message"),
-    [
-        ([], "Horizontal,Vertical,Time", "must have rows with the columns"),
+def test_bearing_damaged_author_files_are_named(tmp_path):
+    usual = "Horizontal,Vertical,Time"
+    for rows, columns, message in (
+        ([], usual, "must have rows with the columns"),
         (["1,2"], "Horizontal,Time", "must have rows with the columns"),
-        (['"[1, 2]","[3, 4]",0'], "Horizontal,Vertical,Time", "Horizontal must hold 7 finite numbers"),
-        (['"[1, 2","[3, 4]",0'], "Horizontal,Vertical,Time", "Horizontal must hold lists of numbers"),
-        ([row(1.0).replace("2.0", "NaN")], "Horizontal,Vertical,Time", "must hold 7 finite numbers"),
+        (['"[1, 2]","[3, 4]",0'], usual, "Horizontal must hold 7 finite numbers"),
+        (['"[1, 2","[3, 4]",0'], usual, "Horizontal must hold lists of numbers"),
+        ([row(1.0).replace("2.0", "NaN")], usual, "must hold 7 finite numbers"),
         ([row(1.0, "soon")], "Horizontal,Vertical,RUL", "RUL must be minutes, got 'soon'"),
-    ],
-)
-def test_bearing_damaged_author_files_are_named(tmp_path, rows, columns, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        read_author_csv(write(tmp_path / "a_features.csv", rows, columns), PRONOSTIA)
-    assert "a_features.csv" in str(caught.value)
-
-
-def test_bearing_cut_off_author_files_are_named(tmp_path):
+    ):
+        with refused(f"a_features.csv.*{message}", case=columns):
+            read_author_csv(write(tmp_path / "a_features.csv", rows, columns), PRONOSTIA)
     path = write(tmp_path / "a_features.csv.gz", [row(1.0)] * 50, compress=True)
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(ValueError, match="a_features.csv.gz is damaged or no CSV file"):
+    with refused("a_features.csv.gz is damaged or no CSV file"):
         read_author_csv(path, PRONOSTIA)
 
 
 @pytest.mark.skipif(not DATA, reason="needs $NACRE_DATA")
-def test_bearing_all_published_files_are_read():
-    tables = [
-        read_author_csv(path, rig_of(path))
-        for path in sorted((Path(DATA) / "bearings" / "author_features_nac").rglob("*.csv.gz"))
-    ]
-    assert len(tables) == 19
+def test_bearing_published_files_are_read():
+    paths = sorted((Path(DATA) / "bearings" / "author_features_nac").rglob("*.csv.gz"))
+    assert len(paths) == 19
+    some = ("xjtu/Bearing1_1", "pronostia/Bearing1_2", "pronostia/Bearing1_3")
+    tables = [read_author_csv(path, rig_of(path)) for path in paths if DEEP or any(s in str(path) for s in some)]
+    assert {t.rig for t in tables} >= {"pronostia", "xjtu-sy"}
     lives = {(t.rig, t.name): t.seconds[-1] for t in tables}
     # Snapshots of the runs, by the challenge: 871 and 2,375, ten seconds each.
     assert lives["pronostia", "Bearing1_2"] == pytest.approx(8700, abs=1)

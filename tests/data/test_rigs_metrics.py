@@ -1,8 +1,8 @@
-"""Figures of bearings: each against its slow and obvious version, and what they must not depend on."""
+"""Metrics of bearings: each against its slow and obvious version, and what they must not depend on."""
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.rigs.labels import Label
-from nacre.data.rigs.life_metrics import CHALLENGE, LifeFigures
+from nacre.data.rigs.life_metrics import CHALLENGE, LifeMetrics
 from support.hypothesis import examples
 
 HOME, ABROAD = "PRONOSTIA", "PRONOSTIA conditions 2 and 3"
@@ -19,18 +19,18 @@ seeds = st.integers(0, 2**32 - 1)
 labels = st.sampled_from(list(Label))
 
 
-def figures_of(*bearings, label=Label.FRACTION):
+def metrics_of(*bearings, label=Label.FRACTION):
     """From (part, name, seconds, life, windows) of each bearing."""
     columns = [
         np.concatenate([np.full(len(bearing[2]), bearing[i]) for bearing in bearings]) for i in (0, 1, 3, 4)
     ]
     part, name, life, windows = columns
     seconds = np.concatenate([bearing[2] for bearing in bearings])
-    return LifeFigures(label, part, name, seconds, life, windows.astype(np.int64))
+    return LifeMetrics(label, part, name, seconds, life, windows.astype(np.int64))
 
 
 def one(seconds, life=100.0, part="XJTU-SY", name="Bearing1_1", windows=1, **more):
-    return figures_of((part, name, np.asarray(seconds, float), life, windows), **more)
+    return metrics_of((part, name, np.asarray(seconds, float), life, windows), **more)
 
 
 def drawn(seed, label):
@@ -51,13 +51,13 @@ def drawn(seed, label):
         seconds = np.sort(random.uniform(1, 9000, random.integers(1, 60)))
         life = np.nan if part == "HUST" else seconds[-1] + random.uniform(1, 500)
         bearings.append((part, name, seconds, life, random.integers(1, 7)))
-    figures = figures_of(*bearings, label=label)
-    n = len(figures.seconds)
+    metrics = metrics_of(*bearings, label=label)
+    n = len(metrics.seconds)
     index = random.permutation(n)[: random.integers(1, n + 1)]
     predicted, actual = random.normal(0.5, 0.5, len(index)), random.uniform(0, 1, len(index))
     if label is Label.RUL:  # no two of them less than 0: whether a curve of equal shares rises, rounding decides
         predicted, actual = 100 * np.abs(predicted), 100 * actual
-    return figures, torch.from_numpy(index), column(predicted), column(actual)
+    return metrics, torch.from_numpy(index), column(predicted), column(actual)
 
 
 def column(numbers):
@@ -82,19 +82,19 @@ def accuracy(rows, life, moment):
     return 0.5 ** (percent / 20) if percent > 0 else 0.5 ** (-percent / 5)
 
 
-def slow(figures, index, predicted, actual):
-    """All figures, one number after the other."""
+def slow(metrics, index, predicted, actual):
+    """All metrics, one number after the other."""
     bearings = {}
     for i, guess, answer in zip(index.tolist(), predicted[:, 0].tolist(), actual[:, 0].tolist(), strict=True):
-        seconds = float(figures.seconds[i])
-        shares = [used(figures.label, seconds, value) for value in (guess, answer)]
-        row = (seconds, *shares, int(figures.windows[i]), float(figures.life[i]))
-        bearings.setdefault((str(figures.part[i]), str(figures.bearing[i])), []).append(row)
+        seconds = float(metrics.seconds[i])
+        shares = [used(metrics.label, seconds, value) for value in (guess, answer)]
+        row = (seconds, *shares, int(metrics.windows[i]), float(metrics.life[i]))
+        bearings.setdefault((str(metrics.part[i]), str(metrics.bearing[i])), []).append(row)
     found = {}
     for (part, name), rows in bearings.items():
         rows.sort()
-        for figure, value in slow_curve(part, name, rows).items():
-            found.setdefault(f"{figure} {part}", []).append(value)
+        for metric, value in slow_curve(part, name, rows).items():
+            found.setdefault(f"{metric} {part}", []).append(value)
     return {key: sum(values) / len(values) for key, values in found.items()}
 
 
@@ -116,69 +116,68 @@ def slow_curve(part, name, rows):
         asked = {"phm": [share * life for share in (0.5, 0.6, 0.7, 0.8, 0.9)]}
         if part.startswith("PRONOSTIA") and name in CHALLENGE:
             asked["challenge"] = [life - CHALLENGE[name]]
-        for figure, moments in asked.items():
+        for metric, moments in asked.items():
             known = [value for moment in moments if (value := accuracy(rows, life, moment)) is not None]
-            result |= {figure: sum(known) / len(known)} if known else {}
+            result |= {metric: sum(known) / len(known)} if known else {}
     return result
 
 
 @examples(200)
 @given(seeds, labels)
-def test_figures_equal_their_slow_version(seed, label):
-    figures, *given = drawn(seed, label)
-    found, wanted = figures.of(*given), slow(figures, *given)
+def test_metrics_equal_their_slow_version(seed, label):
+    metrics, *given = drawn(seed, label)
+    found, wanted = metrics.of(*given), slow(metrics, *given)
     assert found.keys() == wanted.keys()
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-9)
 
 
 @given(seeds, labels)
 def test_the_order_of_the_index_does_not_matter(seed, label):
-    figures, index, predicted, actual = drawn(seed, label)
+    metrics, index, predicted, actual = drawn(seed, label)
     other = torch.from_numpy(np.random.default_rng(seed).permutation(len(index)))
-    again = figures.of(index[other], predicted[other], actual[other])
-    assert again == pytest.approx(figures.of(index, predicted, actual), rel=1e-12)
+    again = metrics.of(index[other], predicted[other], actual[other])
+    assert again == pytest.approx(metrics.of(index, predicted, actual), rel=1e-12)
 
 
 @given(seeds, labels)
 def test_perfect_predictions_have_no_error(seed, label):
-    figures, index, _, actual = drawn(seed, label)
-    found = figures.of(index, actual, actual)
+    metrics, index, _, actual = drawn(seed, label)
+    found = metrics.of(index, actual, actual)
     assert {value for name, value in found.items() if name.split()[0] in ("score", "mae")} == {0}
 
 
-@pytest.mark.parametrize("label", [Label.FRACTION, Label.RUL])
-def test_the_clock_of_a_life_is_perfect(label):
-    figures = one(np.arange(7.0, 30_000, 9.7), 30_010.0, HOME, "Bearing1_3", label=label)
-    places = np.random.default_rng(0).permutation(len(figures.seconds))
-    seconds = figures.seconds[places]
-    clock = figures.clock(places)
-    wanted = (30_010.0 - seconds) / 60 if label is Label.RUL else seconds / 30_010.0
-    np.testing.assert_allclose(clock, wanted, rtol=1e-12)
-    found = figures.of(
-        torch.from_numpy(places), torch.from_numpy(clock)[:, None], torch.from_numpy(wanted)[:, None]
-    )
+def test_the_clock_of_a_life_is_perfect():
     perfect = dict.fromkeys(("phm", "challenge", "monotonicity", "trendability"), 1) | {"score": 0, "mae": 0}
-    assert found == pytest.approx({f"{name} PRONOSTIA": value for name, value in perfect.items()}, abs=1e-9)
+    for label in (Label.FRACTION, Label.RUL):
+        metrics = one(np.arange(7.0, 30_000, 9.7), 30_010.0, HOME, "Bearing1_3", label=label)
+        places = np.random.default_rng(0).permutation(len(metrics.seconds))
+        seconds = metrics.seconds[places]
+        clock = metrics.clock(places)
+        wanted = (30_010.0 - seconds) / 60 if label is Label.RUL else seconds / 30_010.0
+        np.testing.assert_allclose(clock, wanted, rtol=1e-12, err_msg=label)
+        answers = (torch.from_numpy(part)[:, None] for part in (clock, wanted))
+        found = metrics.of(torch.from_numpy(places), *answers)
+        assert found == pytest.approx({f"{name} PRONOSTIA": value for name, value in perfect.items()}, abs=1e-9)
 
 
 def test_the_clock_of_what_is_no_life_ends_with_the_recording():
     hust = [("HUST", name, np.array([1.0, 2.0, end]), np.nan, 1) for name, end in (("B500", 4.0), ("I601", 8.0))]
-    figures = figures_of(*hust, ("XJTU-SY", "B500", np.array([5.0]), 20.0, 1))
-    assert figures.clock(np.arange(7)).tolist() == [0.25, 0.5, 1, 0.125, 0.25, 1, 0.25]
-    assert figures.clock(np.array([5, 0])).tolist() == [1, 0.25]
-    left = replace(figures, label=Label.RUL).clock(np.arange(7))
+    metrics = metrics_of(*hust, ("XJTU-SY", "B500", np.array([5.0]), 20.0, 1))
+    assert metrics.clock(np.arange(7)).tolist() == [0.25, 0.5, 1, 0.125, 0.25, 1, 0.25]
+    assert metrics.clock(np.array([5, 0])).tolist() == [1, 0.25]
+    left = replace(metrics, label=Label.RUL).clock(np.arange(7))
     assert left == pytest.approx(np.array([3, 2, 0, 7, 6, 0, 15]) / 60)
 
 
 def test_the_clock_of_a_bearing_after_its_failure_says_that_nothing_is_left():
-    figures = one([90.0, 110.0], label=Label.RUL)
-    assert figures.clock(np.arange(2)) == pytest.approx([10 / 60, 0])
+    metrics = one([90.0, 110.0], label=Label.RUL)
+    assert metrics.clock(np.arange(2)) == pytest.approx([10 / 60, 0])
 
 
-def test_figures_of_a_part_are_means_over_bearings_however_long_they_are():
+def test_metrics_of_a_part_are_means_over_bearings_however_long_they_are():
     long, short = np.arange(1.0, 91), np.arange(1.0, 4)
-    figures = figures_of(("XJTU-SY", "a", long, 100.0, 1), ("XJTU-SY", "b", short, 100.0, 1))
-    found = figures.of(torch.arange(93), column([0.1] * 90 + [0.5] * 3), torch.zeros(93, 1))
+    metrics = metrics_of(("XJTU-SY", "a", long, 100.0, 1), ("XJTU-SY", "b", short, 100.0, 1))
+    found = metrics.of(torch.arange(93), column([0.1] * 90 + [0.5] * 3), torch.zeros(93, 1))
     assert found["mae XJTU-SY"] == pytest.approx(0.3)
     assert found["score XJTU-SY"] == pytest.approx((90 * math.expm1(0.01) + 3 * math.expm1(0.05)) / 2)
 
@@ -186,7 +185,7 @@ def test_figures_of_a_part_are_means_over_bearings_however_long_they_are():
 def test_each_prediction_counts_in_the_score_once_for_every_window():
     single, several = one([10.0, 20.0]), one([10.0, 20.0], windows=3)
     several.windows[1] = 5
-    found = [figures.of(torch.arange(2), column([0.5, 0.1]), column([0.2, 0.3])) for figures in (single, several)]
+    found = [metrics.of(torch.arange(2), column([0.5, 0.1]), column([0.2, 0.3])) for metrics in (single, several)]
     early, late = math.expm1(0.2 / 13), math.expm1(0.03)
     assert found[0]["score XJTU-SY"] == pytest.approx(late + early)
     assert found[1]["score XJTU-SY"] == pytest.approx(3 * late + 5 * early)
@@ -194,8 +193,8 @@ def test_each_prediction_counts_in_the_score_once_for_every_window():
 
 
 def test_minutes_left_are_judged_as_a_share_of_life():
-    figures = one([60.0, 120.0], 240.0, label=Label.RUL)
-    found = figures.of(torch.arange(2), column([1.0, -5.0]), column([3.0, 2.0]))
+    metrics = one([60.0, 120.0], 240.0, label=Label.RUL)
+    found = metrics.of(torch.arange(2), column([1.0, -5.0]), column([3.0, 2.0]))
     assert found["mae XJTU-SY"] == pytest.approx((abs(1 / 2 - 1 / 4) + abs(1 - 1 / 2)) / 2)
 
 
@@ -204,30 +203,27 @@ def test_recordings_that_are_no_lives_have_no_accuracy():
     assert found.keys() == {"score HUST", "mae HUST"}  # three predictions make one point of the curve
 
 
-@pytest.mark.parametrize(
-    ("part", "name", "asked"),
-    [
+def test_only_runs_of_the_challenge_are_asked_where_it_cut_them_off():
+    given = torch.arange(1999), column(np.linspace(0, 1, 1999)), torch.zeros(1999, 1)
+    for part, name, asked in (
         (HOME, "Bearing1_3", True),
         (ABROAD, "Bearing2_4", True),
         (HOME, "Bearing1_1", False),
         (HOME, "Bearing1_2", False),
         ("XJTU-SY", "Bearing1_3", False),
         ("some PRONOSTIA", "Bearing1_3", False),
-    ],
-)
-def test_only_runs_of_the_challenge_are_asked_where_it_cut_them_off(part, name, asked):
-    figures = one(np.arange(10.0, 20_000, 10), 20_000.0, part, name)
-    given = torch.arange(1999), column(np.linspace(0, 1, 1999)), torch.zeros(1999, 1)
-    assert (f"challenge {part}" in figures.of(*given)) == asked
+    ):
+        metrics = one(np.arange(10.0, 20_000, 10), 20_000.0, part, name)
+        assert (f"challenge {part}" in metrics.of(*given)) == asked, (part, name)
 
 
 def test_the_challenge_asks_at_its_cut_and_nowhere_else():
-    figures = one(np.arange(10.0, 20_000, 10), 20_000.0, HOME, "Bearing1_4")
+    metrics = one(np.arange(10.0, 20_000, 10), 20_000.0, HOME, "Bearing1_4")
     predicted = np.zeros(1999)
     place = int((20_000 - 2890) / 10) - 1
     predicted[place] = 17_110 / 20_000
-    assert figures.seconds[place] == 17_110
-    found = figures.of(torch.arange(1999), column(predicted), torch.zeros(1999, 1))
+    assert metrics.seconds[place] == 17_110
+    found = metrics.of(torch.arange(1999), column(predicted), torch.zeros(1999, 1))
     assert found["challenge PRONOSTIA"] == pytest.approx(1, abs=1e-4)
     assert found["phm PRONOSTIA"] == 0
 
@@ -244,22 +240,21 @@ def test_only_moments_after_the_first_prediction_are_asked_for():
     assert found["phm XJTU-SY"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, -1e-30, -3.0])
-def test_no_end_in_sight_is_no_accuracy(value):
+def test_no_end_in_sight_is_no_accuracy():
     seconds = np.arange(10.0, 20_000, 10)
-    figures = one(seconds, 20_000.0, HOME, "Bearing1_3")
-    found = figures.of(torch.arange(1999), torch.full((1999, 1), value), column(seconds / 20_000))
-    assert (found["phm PRONOSTIA"], found["challenge PRONOSTIA"]) == (0, 0)
-    assert found["score PRONOSTIA"] > 0
+    metrics = one(seconds, 20_000.0, HOME, "Bearing1_3")
+    for value in (0.0, -0.0, -1e-30, -3.0):
+        found = metrics.of(torch.arange(1999), torch.full((1999, 1), value), column(seconds / 20_000))
+        assert (found["phm PRONOSTIA"], found["challenge PRONOSTIA"]) == (0, 0), value
+        assert found["score PRONOSTIA"] > 0, value
 
 
-@pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1 / 3])
-@pytest.mark.parametrize("count", [26, 27, 33, 50, 101])
-def test_a_constant_prediction_has_no_trend(value, count):
-    figures = one(np.arange(1.0, count + 1) * 9.7, 5000.0)
-    found = figures.of(torch.arange(count), torch.full((count, 1), value), torch.zeros(count, 1))
-    assert found["monotonicity XJTU-SY"] == 0
-    assert found["trendability XJTU-SY"] < 1e-6
+def test_a_constant_prediction_has_no_trend():
+    for value, count in product((0.1, 0.3, 0.7, 1 / 3), (26, 27, 33, 50, 101)):
+        metrics = one(np.arange(1.0, count + 1) * 9.7, 5000.0)
+        found = metrics.of(torch.arange(count), torch.full((count, 1), value), torch.zeros(count, 1))
+        assert found["monotonicity XJTU-SY"] == 0, (value, count)
+        assert found["trendability XJTU-SY"] < 1e-6, (value, count)
 
 
 def test_a_prediction_at_the_very_moment_that_is_asked_for_counts():

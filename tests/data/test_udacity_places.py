@@ -23,10 +23,10 @@ def _clean(monkeypatch, tmp_path):
 # --- where it is looked for ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [".", "udacity", "udacity_track"])
-def test_a_recording_in_the_given_folder_or_in_one_of_its_name(tmp_path, name):
-    record(tmp_path / "given" / name, moments(40))
-    assert len(load_udacity(tmp_path / "given", segments=2)) > 0
+def test_a_recording_in_the_given_folder_or_in_one_of_its_name(tmp_path):
+    for count, name in enumerate((".", "udacity_track", "udacity"), 30):  # each is preferred to those before
+        record(tmp_path / "given" / name, moments(count))
+        assert load_udacity(tmp_path / "given", segments=2).form == f"recorded, {count} moments, 1 camera", name
 
 
 def test_here_comes_before_nacre_data_and_that_before_the_cache(tmp_path, monkeypatch):
@@ -38,7 +38,7 @@ def test_here_comes_before_nacre_data_and_that_before_the_cache(tmp_path, monkey
     tried = ["udacity", "udacity_track"]
     tried += [str(tmp_path / root / name) for root in ("data", "cache") for name in ("udacity", "udacity_track")]
     assert str(error.value).startswith(f"no driving_log.csv in {', '.join(tried)}; record a drive")
-    for count, place in ((50, "cache/udacity"), (60, "data/udacity_track"), (70, "here/udacity")):
+    for count, place in ((30, "cache/udacity"), (31, "data/udacity_track"), (32, "here/udacity")):
         record(tmp_path / place, moments(count))
         assert load_udacity(segments=2).form == f"recorded, {count} moments, 1 camera"
 

@@ -10,6 +10,7 @@ from PIL import Image
 from nacre.data.sets.udacity import load_udacity
 from nacre.data.sets.udacity_images import MOST_BYTES, Images, read_frame
 from nacre.data.sets.udacity_log import read_log
+from support.refused import refused
 from support.udacity import (
     image_file,
     moments,
@@ -26,26 +27,21 @@ def _clean(monkeypatch, tmp_path):
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("IMG/center_2018_07_16_17_11_43_482.jpg,l,r,0,5,0,0,30", "wanted 7 fields .*, got 8; .*decimal point"),
-        ("IMG/center_2018_07_16_17_11_43_482.jpg,l,r,left,0,0,0", "steering must be a number .*, got 'left'"),
-        ("IMG/center_2018_07_16_17_11_43_482.jpg,l,r,1.01,0,0,0", "steering must be .* from -1 to 1, got '1.01'"),
-        ("IMG/center_2018_07_16_17_11_43_482.jpg,l,r,nan,0,0,0", "steering must be .* from -1 to 1, got 'nan'"),
-        ("IMG/frame_0001.jpg,l,r,0,0,0,0", "'frame_0001.jpg' does not say when it was taken"),
-        (
-            "IMG/center_2018_13_16_17_11_43_482.jpg,l,r,0,0,0,0",
-            "'center_2018_13.*' does not say when it was taken",
-        ),
-        (",l,r,0,0,0,0", "'' does not say when it was taken"),
-    ],
-)
-def test_bad_lines_of_a_log_are_named(tmp_path, line, message):
+def test_bad_lines_of_a_log_are_named(tmp_path):
     path = tmp_path / "driving_log.csv"
+    image = "IMG/center_2018_07_16_17_11_43_482.jpg"
     good = "IMG/center_2018_07_16_17_11_43_382.jpg,l,r,0,0,0,0"
-    with pytest.raises(ValueError, match=f"driving_log.csv, line 2: {message}"):
-        read_log(path, f"{good}\n{line}\n{good}")
+    for line, message in (
+        (f"{image},l,r,0,5,0,0,30", "wanted 7 fields .*, got 8; .*decimal point"),
+        (f"{image},l,r,left,0,0,0", "steering must be a number .*, got 'left'"),
+        (f"{image},l,r,1.01,0,0,0", "steering must be .* from -1 to 1, got '1.01'"),
+        (f"{image},l,r,nan,0,0,0", "steering must be .* from -1 to 1, got 'nan'"),
+        ("IMG/frame_0001.jpg,l,r,0,0,0,0", "'frame_0001.jpg' does not say when it was taken"),
+        (f"{image.replace('_07_', '_13_')},l,r,0,0,0,0", "'center_2018_13.*' does not say when it was taken"),
+        (",l,r,0,0,0,0", "'' does not say when it was taken"),
+    ):
+        with refused(f"driving_log.csv, line 2: {message}"):
+            read_log(path, f"{good}\n{line}\n{good}")
 
 
 def test_a_log_without_rows_or_with_half_a_header_is_named(tmp_path):
@@ -77,16 +73,15 @@ BAD_IMAGES = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_IMAGES)
-def test_a_bad_image_is_named_with_its_file_and_line(tmp_path, case):
-    data, message = BAD_IMAGES[case]
+def test_a_bad_image_is_named_with_its_file_and_line(tmp_path):
     folder = record(tmp_path / "drive")
     path = folder / "IMG" / name_of("center", 1.2)
-    path.write_bytes(data)
-    where = "" if case == "huge" else "driving_log.csv, line 14: .*"
-    with pytest.raises(ValueError, match=f"{where}{path.name} {message}"):
-        load_udacity(folder, segments=3)
-    assert not list((tmp_path / "cache").rglob("*.npz"))
+    for case, (data, message) in BAD_IMAGES.items():
+        path.write_bytes(data)
+        where = "" if case == "huge" else "driving_log.csv, line 14: .*"
+        with refused(f"{where}{path.name} {message}", case=case):
+            load_udacity(folder, segments=3)
+        assert not list((tmp_path / "cache").rglob("*.npz")), case
 
 
 def test_damaged_zip_files_are_named(tmp_path):
@@ -105,17 +100,16 @@ def test_damaged_zip_files_are_named(tmp_path):
         load_udacity(folder, segments=3)
 
 
-@pytest.mark.parametrize("outside", ["../{}", "/{}", "..\\{}", "IMG/../../{}"])
-def test_nothing_outside_the_folder_is_opened(tmp_path, outside):
+def test_nothing_outside_the_folder_is_opened(tmp_path):
     folder = record(tmp_path / "drive")
     name = name_of("center", 1.2)
     (folder / "IMG" / name).rename(tmp_path / name)
-    place = outside.format(f"{tmp_path.as_posix()}/{name}" if outside == "/{}" else name)
     text = (folder / "driving_log.csv").read_text()
-    (folder / "driving_log.csv").write_text(text.replace(f"IMG/{name}", place))
-    assert place in (folder / "driving_log.csv").read_text()
-    with pytest.raises(FileNotFoundError, match=f"no image '{name}'"):
-        load_udacity(folder, segments=3)
+    for place in (f"../{name}", f"{tmp_path.as_posix()}/{name}", f"..\\{name}", f"IMG/../../{name}"):
+        (folder / "driving_log.csv").write_text(text.replace(f"IMG/{name}", place))
+        assert place in (folder / "driving_log.csv").read_text()
+        with refused(f"no image '{name}'", FileNotFoundError, case=place):
+            load_udacity(folder, segments=3)
 
 
 def test_members_of_zip_files_are_never_written_anywhere(tmp_path):
@@ -129,15 +123,15 @@ def test_members_of_zip_files_are_never_written_anywhere(tmp_path):
 
 def test_an_image_of_a_zip_file_that_would_unpack_to_something_huge_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("IMG/center.jpg", bytes(50_000_000))
-    with Images(tmp_path) as images, pytest.raises(ValueError, match="center.jpg has 50,000,000 bytes, too many"):
+        archive.writestr("IMG/center.jpg", bytes(5_000_000))
+    with Images(tmp_path) as images, pytest.raises(ValueError, match="center.jpg has 5,000,000 bytes, too many"):
         images.read("center.jpg")
 
 
 def test_an_image_that_claims_to_be_huge_is_refused_before_it_is_unpacked(monkeypatch):
     file = io.BytesIO()
-    Image.new("1", (8000, 8000)).save(file, "PNG")
+    Image.new("1", (4000, 4000)).save(file, "PNG")
     assert len(file.getvalue()) < 20_000
     monkeypatch.setattr(Image.Image, "convert", lambda *_: pytest.fail("unpacked"))
-    with pytest.raises(ValueError, match="big.png has 8,000 x 8,000 pixels"):
+    with pytest.raises(ValueError, match="big.png has 4,000 x 4,000 pixels"):
         read_frame(file.getvalue(), "big.png")

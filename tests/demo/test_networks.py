@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from nacre import demo
-from nacre.data.sets.spirals import HALF, make_spirals
-from nacre.demo import figures as demo_plot
-from nacre.demo import networks as demo_nets
+from nacre.data.sets.spirals import END, HALF, make_spirals
+from nacre.demo.figures import summarise
 from nacre.demo.networks import CORES, CfCCore, NACCore, SDPACore
+from nacre.demo.run import build
 
 every_core = pytest.mark.parametrize("name", CORES)
 
@@ -19,7 +18,7 @@ def batch(n=3):
 
 
 def net_of(name):
-    return demo.build(name, seed=0)
+    return build(name, seed=0)
 
 
 @every_core
@@ -75,7 +74,7 @@ def test_who_looks_ahead(name):
 def test_the_cfc_core_equals_a_loop_over_single_steps():
     core, time, asked = CfCCore(), torch.tensor([[1.0, 2.5, 4.0]]), torch.tensor([[0.5, 1.0, 3.0, 9.0]])
     seen, questions = torch.randn(1, 3, 16), torch.randn(1, 4, 16)
-    zero, end = torch.zeros(1, 16), demo_nets.END
+    zero, end = torch.zeros(1, 16), END
 
     def step(cell, x, state, elapsed):
         return cell(x, state, torch.tensor([[elapsed / end]]))[0]
@@ -103,7 +102,7 @@ def test_elapsed_time_matters_to_the_cfc_core():
 def test_the_trace_is_summarised_by_attention_weight():
     with torch.no_grad():
         trace = net_of("NAC").trace(*batch(1))
-    neurons, gates = demo_plot.summarise(trace)
+    neurons, gates = summarise(trace)
     assert list(gates) == [r"$\phi$ (target)", r"$\omega$ (decay rate)", "t (internal time)"]
     weights = trace.weights[0, 0, 70]
     for values, gate in zip(gates.values(), (trace.phi, trace.omega, trace.t), strict=True):

@@ -1,34 +1,20 @@
-"""The pages about training: their commands and recipes run, in the order of the page."""
+"""Commands and recipes of the pages run, in the order of the page, with small data and budgets."""
 
 import json
-import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from pathlib import Path
+import urllib.request
 
 import pytest
 
-from nacre.tasks.recipe import parse_recipe
+from nacre.study.uat import command as uat
+from nacre.tasks.recipe import Profile, parse_recipe
 from nacre.tasks.task import load_task
-
-DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-
-
-def blocks(page, *languages):
-    return [(m[1], m[2]) for m in BLOCK.finditer((DOCS / page).read_text()) if m[1] in languages]
-
-
-def run(command, folder):
-    words = shlex.split(command)
-    assert words[0] == "nacre"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NACRE_CACHE": str(folder / "cache")}
-    return subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    ).stdout
-
+from support.bearings import write_pronostia
+from support.pages import DOCS, blocks, commands, run
 
 SPIRAL = """
 data = { name = "spiral", n = 15 }
@@ -36,27 +22,110 @@ split = { by = "group", folds = 5 }
 network = { d_model = 8, num_heads = 2 }
 training = { batch_size = 4, quick_steps = 12, quick_valid = 4 }
 """
+BEARINGS = """
+data = { name = "bearings", steps = 4, average = 4 }
+split = { by = "group", folds = 3 }
+network = { d_model = 8, num_heads = 2, conv = [[8, 3, 1], [8, 2, 1]] }
+training = { batch_size = 16, quick_steps = 12, quick_valid = 50, lr = 0.01 }
+"""
+CARRACING = """
+data = { name = "carracing", frames = 2 }
+split = { by = "auto" }
+training = { batch_size = 8, quick_steps = 6, quick_valid = 30 }
+models = { "nac*" = { causal = true, block_size = 1 } }
+
+[network]
+d_model = 8
+num_heads = 2
+image = { conv = [[4, 3, 2], [4, 5, 4], [6, 5, 2]] }
+"""
 
 
-def run_small(commands, folder):
-    """Run commands with fewer and shorter spirals in place of those of the task; gives what each said."""
+def small(command, folder):
+    """Run a command with fewer and shorter spirals in place of those of the task."""
+    return run(command.replace(" spiral ", " spiral.toml "), folder)
+
+
+@pytest.fixture(scope="module")
+def spirals(tmp_path_factory):
+    """A folder after the first command of docs/harness.md: runs of two models that several pages go on with."""
+    folder = tmp_path_factory.mktemp("spirals")
     (folder / "spiral.toml").write_text(SPIRAL)
-    return [run(command.replace(" spiral ", " spiral.toml "), folder) for command in commands.splitlines()]
+    said = small(commands("harness.md")[0], folder)
+    assert said.count("spiral, nac, fold ") == said.count("spiral, sdpa, fold ") == 2
+    return folder
 
 
 @pytest.mark.slow
-def test_own_data_page_from_csv_to_predictions(tmp_path, monkeypatch):
+def test_harness_from_nothing_to_a_table(spirals):
+    _, table = commands("harness.md")
+    said = small(table, spirals)
+    assert re.search(r"nac +[\d.]+ ± [\d.]+ +2/5", said)
+    assert re.search(r"sdpa +[\d.]+ ± [\d.]+ +2/5", said)
+    assert {path.name for path in (spirals / "runs" / "plots").iterdir()} == {
+        "ranks-quick.png", "loss-spiral-quick.png",
+    }  # fmt: skip
+
+
+def test_harness_shows_a_recipe_that_loads():
+    (text,) = blocks("harness.md", "toml")
+    task = load_task(parse_recipe(text, "small"))
+    assert len(task.data) == 60
+    assert task.network("nac", 0, 0).layer.config.top_k == 16
+    assert task.network("sdpa", 0, 0).layer.num_heads == 2
+
+
+@pytest.mark.slow
+def test_inspect_a_viewer_a_figure_and_tables(spirals):
+    train, view, figure, tables = commands("inspect.md")
+    small(train, spirals)  # is there
+    command = [sys.executable, "-m", *shlex.split(view), "--port", "0"]
+    with subprocess.Popen(command, cwd=spirals, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = next(line.split()[-1] for line in server.stderr if "open http" in line)
+            assert b"nacre: looking inside" in urllib.request.urlopen(address, timeout=20).read()
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.wait(20) == 0
+    run(figure, spirals)
+    assert "<svg" in (spirals / "activity.svg").read_text()
+    run(tables, spirals)
+    names = {"tuning.csv", "gates.csv", "lesions.csv", "inspect.json"}
+    assert {path.name for path in (spirals / "tables").iterdir()} == names
+
+
+@pytest.mark.deep  # tests/train runs both on its own; that the options exist is tested in test_pages.py
+def test_cluster_a_grid_on_ray_and_a_cell_in_two_processes(spirals, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)  # or Ray makes one in the home directory
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for command in commands("cluster.md"):
+        words = shlex.split(command.replace(" spiral ", " spiral.toml "))
+        subprocess.run([sys.executable, "-m", *words], cwd=spirals, capture_output=True, check=True)
+    for model, folds, processes in (("cfc-fc", 2, 1), ("linear-attention", 1, 2)):
+        results = sorted((spirals / "runs" / "spiral" / model).glob("*/result.json"))
+        assert len(results) == folds
+        assert {json.loads(path.read_bytes())["budget"].get("processes", 1) for path in results} == {processes}
+
+
+@pytest.mark.slow
+def test_tuning_a_search_and_what_it_found(spirals):
+    tune, train = commands("tuning.md")
+    assert "best validation loss" in small(tune, spirals)
+    assert "spiral-tuned-cfc-fc, cfc-fc, fold 1 of 5: mse" in small(train, spirals)
+
+
+@pytest.mark.slow
+def test_own_data_from_csv_to_predictions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (_, script), *_ = blocks("your-own-data.md", "python")
-    exec(compile(script, "your-own-data.md", "exec"), {})
-    ((_, recipe),) = blocks("your-own-data.md", "toml")
-    (tmp_path / "pumps.toml").write_text(recipe)
-    ((_, commands),) = blocks("your-own-data.md", "bash")
-    said = [run(command, tmp_path) for command in commands.splitlines()]
-    assert "The task is classification" in said[0]
-    accuracy = float(re.search(r"pumps, nac, fold 1 of 5: accuracy ([\d.]+)", said[0])[1])
-    assert accuracy >= 90  # chance is 50
-    assert "nac" in said[1]
+    exec(compile(blocks("your-own-data.md", "python")[0], "your-own-data.md", "exec"), {})
+    (recipe,) = blocks("your-own-data.md", "toml")
+    (tmp_path / "pumps.toml").write_text(f"{recipe}\n[training]\nquick_steps = 80\n")
+    train, table, predict = commands("your-own-data.md")
+    said = run(train, tmp_path)
+    assert "The task is classification" in said
+    assert float(re.search(r"pumps, nac, fold 1 of 5: accuracy ([\d.]+)", said)[1]) >= 90  # chance is 50
+    assert "nac" in run(table, tmp_path)
+    run(predict, tmp_path)
     rows = (tmp_path / "predictions.csv").read_text().splitlines()
     assert rows[0] == "pump,prediction,p(fine),p(worn)"
     right = [(int(row.split(",")[0]) % 2 == 1) == (row.split(",")[1] == "worn") for row in rows[1:]]
@@ -64,40 +133,64 @@ def test_own_data_page_from_csv_to_predictions(tmp_path, monkeypatch):
     assert sum(right) >= 45
 
 
-@pytest.mark.slow
-def test_harness_page_from_nothing_to_a_table(tmp_path):
-    ((_, commands),) = blocks("harness.md", "bash")
-    said = run_small(commands, tmp_path)
-    assert re.search(r"nac +[\d.]+ ± [\d.]+ +2/5", said[1])
-    assert re.search(r"sdpa +[\d.]+ ± [\d.]+ +2/5", said[1])
-    pictures = {path.name for path in (tmp_path / "runs" / "plots").iterdir()}
-    assert pictures == {"ranks-quick.png", "loss-spiral-quick.png"}
-
-
-def test_harness_page_shows_a_recipe_that_loads():
-    ((_, text),) = blocks("harness.md", "toml")
-    task = load_task(parse_recipe(text, "small"))
-    network = task.network("nac", 0, 0)
-    assert len(task.data) == 60
-    assert network.layer.config.top_k == 16
-    assert task.network("sdpa", 0, 0).layer.num_heads == 2
-
-
-def test_commands_of_the_data_page_run(tmp_path, monkeypatch):
+def test_datasets_lists_and_checks(tmp_path, monkeypatch):
     monkeypatch.delenv("NACRE_DATA", raising=False)
-    ((_, commands),) = blocks("datasets.md", "bash")
-    listed, checked = (run(command, tmp_path) for command in commands.splitlines())
+    listed, checked = (run(command, tmp_path) for command in commands("datasets.md"))
     for name in ("event-mnist", "person-activity", "ettm1", "jena", "spiral"):
         assert name in listed
     assert "300 sequences" in checked
 
 
 @pytest.mark.slow
-def test_cluster_page_a_grid_on_ray_and_a_cell_in_two_processes(tmp_path, monkeypatch):
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)  # or Ray makes one in the home directory
-    (_, grid), (_, cell) = blocks("cluster.md", "bash")
-    said = "".join(run_small(grid + cell, tmp_path))
-    for model, folds in (("cfc-fc", 2), ("sdpa", 2), ("linear-attention", 1)):
-        results = sorted((tmp_path / "runs" / "spiral" / model).glob("*/result.json"))
-        assert len(results) == said.count(f"spiral, {model}, fold ") == folds
-    assert json.loads(results[0].read_bytes())["budget"]["processes"] == 2
+def test_bearings_from_recordings_to_a_prognosis(tmp_path):
+    features, train, predict = commands("bearings.md")
+    for number, snapshots in enumerate((8, 9, 10), 1):
+        write_pronostia(tmp_path / "RECORDINGS" / f"Bearing1_{number}", snapshots)
+    write_pronostia(tmp_path / "NEW" / "mine", 7)
+    (tmp_path / "bearings.toml").write_text(BEARINGS)
+    assert "3 tables; in bearings-features" in run(f"{features} --jobs 1", tmp_path)
+    said = run(f"{train.replace(' bearings ', ' bearings.toml ')} --folds 1", tmp_path)
+    assert "bearings, nac, fold 1 of 3: mse" in said
+    assert "pronostia mine: share of life used" in run(f"{predict} --jobs 1", tmp_path)
+    assert {path.name for path in (tmp_path / "prognosis").iterdir()} == {
+        "features", "pronostia-mine.csv", "pronostia-mine.png",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_driving_from_an_expert_to_a_race(tmp_path):
+    collect, train, race = commands("driving.md")
+    (tmp_path / "carracing.toml").write_text(CARRACING)
+    assert "3 recorded, 0 were there; in carracing" in run(f"{collect} --limit 150 --jobs 1", tmp_path)
+    said = run(train.replace(" carracing ", " carracing.toml "), tmp_path)
+    assert "carracing, nac, fold 1 of 3: accuracy" in said
+    assert re.search(r"nac +plain +0/2", run(f"{race} --limit 10 --jobs 1", tmp_path))
+    made = {path.name for path in (tmp_path / "races").iterdir()}
+    page = (DOCS / "driving.md").read_text()
+    assert set(re.findall(r"`(?:races/)?((?:standings|laps|tracks|drive)[\w-]*\.\w+)`", page)) <= made
+    assert {"drive-nac-plain.gif", "race.json", "nac"} <= made
+
+
+@pytest.mark.slow
+def test_nac_plus_the_recall_study(tmp_path, monkeypatch):
+    monkeypatch.setattr("nacre.study.recall.run._HELD_OUT", 64)
+    for command in commands("nac-plus.md"):
+        said = run(f"{command} --steps 2 --seeds 1", tmp_path)
+        runs = command.count(" -m ") * max(1, command.count("--length"))
+        assert said.count(": accuracy 0.") == runs, command
+
+
+@pytest.mark.slow
+def test_studies(tmp_path, monkeypatch):
+    frozen, approximate, spiral = commands("studies.md")
+    assert "oscillatory" in run(frozen, tmp_path)
+    # Minutes of training each: here two steps of few runs.
+    budgets = {target: budget._replace(steps=2) for target, budget in uat.BUDGETS[Profile.QUICK].items()}
+    monkeypatch.setitem(uat.BUDGETS, Profile.QUICK, budgets)
+    monkeypatch.setitem(uat.WIDTHS, Profile.QUICK, (4, 8))
+    monkeypatch.setattr(uat, "SEEDS", 1)
+    run(approximate, tmp_path)
+    run(f"{spiral} --steps 2 --seeds 1 --section sparsity", tmp_path)
+    for name in ("frozen", "uat", "spiral"):
+        assert (tmp_path / "studies" / name / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "studies" / name / f"{name}.csv").exists()

@@ -1,5 +1,7 @@
 """A network at the wheel: what it decides frame by frame is what it was trained to give for windows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.carracing.policy import Decision, NetworkDriver, load_driver
 from nacre.drive.carracing.world import FPS
 from nacre.tasks.network import TaskNetwork
-from support.drive import IMAGE, network, write_run
+from support.drive import CAUSAL, IMAGE, network, write_run
 
 
 def frames_of(count, seed=0):
@@ -29,18 +31,18 @@ def windows(net, frames, length):
 @pytest.mark.parametrize(
     ("model", "options", "streams"),
     [
-        ("nac", {"causal": True, "block_size": 1}, True),
-        ("nac-2k", {"causal": True, "block_size": 1}, True),
-        ("nac-steady", {"causal": True, "block_size": 1}, True),
+        ("nac", CAUSAL, True),
+        pytest.param("nac-2k", CAUSAL, True, marks=pytest.mark.deep),
+        pytest.param("nac-steady", CAUSAL, True, marks=pytest.mark.deep),
         ("nac", {}, False),
-        ("nac-plus", {"causal": True, "block_size": 1}, False),
+        ("nac-plus", CAUSAL, False),
         ("sdpa", {}, False),
         ("cfc-ncp", {}, False),
-        ("contiformer", {}, False),
+        pytest.param("contiformer", {}, False, marks=pytest.mark.deep),
     ],
 )
 def test_drive_frame_by_frame_equals_the_network_on_windows(model, options, streams):
-    net, frames = network(model, **options), frames_of(11)
+    net, frames = network(model, **options), frames_of(8)
     driver = NetworkDriver(net, 4, model)
     assert driver.streams is streams
     driver.begin()
@@ -51,7 +53,7 @@ def test_drive_frame_by_frame_equals_the_network_on_windows(model, options, stre
 
 
 def test_drive_begin_forgets_the_episode_before():
-    driver = NetworkDriver(network(causal=True, block_size=1), 4, "nac")
+    driver = NetworkDriver(network(**CAUSAL), 4, "nac")
     first = [driver.logits(frame) for frame in frames_of(6)]
     driver.begin()
     assert all(map(torch.equal, first, [driver.logits(frame) for frame in frames_of(6)]))
@@ -88,18 +90,15 @@ def test_drive_what_is_due_ends_with_the_episode():
     assert [driver.decide(each) for each in say] == first
 
 
-@pytest.mark.parametrize("decision", Decision)
-def test_drive_the_decision_comes_from_the_probabilities(decision):
-    class Seen:
-        frame = frames_of(1)[0]
-
-    driver, twin = (NetworkDriver(network("sdpa"), 4, "sdpa", decision) for _ in range(2))
-    for Seen.frame in frames_of(5):
-        action = driver.act(Seen)
-        assert driver.probabilities == pytest.approx(twin.logits(Seen.frame).softmax(0).numpy())
-        assert action == twin.decide(driver.probabilities)
-        assert 0 <= action < len(ACTIONS)
-    assert len(driver.latency) == 5
+def test_drive_the_decision_comes_from_the_probabilities():
+    for decision in Decision:
+        driver, twin = (NetworkDriver(network("sdpa"), 4, "sdpa", decision) for _ in range(2))
+        for frame in frames_of(5):
+            action = driver.act(SimpleNamespace(frame=frame))
+            assert driver.probabilities == pytest.approx(twin.logits(frame).softmax(0).numpy()), decision
+            assert action == twin.decide(driver.probabilities), decision
+            assert 0 <= action < len(ACTIONS)
+        assert len(driver.latency) == 5
 
 
 def test_drive_an_unknown_decision_is_refused():

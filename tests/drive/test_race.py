@@ -1,4 +1,4 @@
-"""Races: who takes part, what is kept of a lap, what laps come to, and what is refused."""
+"""Races: who takes part, the files of laps, the standings, and what is refused."""
 
 import csv
 import json
@@ -12,13 +12,13 @@ from nacre.drive.carracing.race import Race, run_race
 from nacre.drive.carracing.standings import markdown, standing
 from support.drive import write_run
 
-SHORT = {"episodes": 2, "limit": 5, "film": False, "jobs": 1}
+SHORT = {"episodes": 2, "limit": 3, "film": False, "jobs": 1}
 
 
 def lap(**changes):
     about = {"about": {"parameters": 7, "training_steps": 3}, "inference": "step"}
-    figures = {"finished": True, "flag": False, "progress": 0.9, "error": 1.0, "off_track": 0.1, "speed": 40.0}
-    return {**about, **figures, "milliseconds": 2.0, **changes}
+    metrics = {"finished": True, "flag": False, "progress": 0.9, "error": 1.0, "off_track": 0.1, "speed": 40.0}
+    return {**about, **metrics, "milliseconds": 2.0, **changes}
 
 
 def test_drive_standings_are_means_over_laps():
@@ -32,7 +32,8 @@ def test_drive_standings_are_means_over_laps():
     assert "| nac | plain | 1/2 | 9-91% | 1 | 70.0% | 2.00 | 20.0% | 40.0 | 3.0 step |" in markdown([row])
 
 
-def test_drive_a_race_keeps_every_lap_and_goes_on(tmp_path, capsys):
+@pytest.mark.slow
+def test_drive_a_race_keeps_every_lap_on_the_same_tracks_and_resumes(tmp_path, capsys):
     run = write_run(tmp_path / "a")
     race = Race([str(run), "expert"], out=tmp_path / "races", randomize=True, **SHORT)
     rows = run_race(race)
@@ -45,27 +46,24 @@ def test_drive_a_race_keeps_every_lap_and_goes_on(tmp_path, capsys):
     assert "8 laps driven, 0 were there" in capsys.readouterr().out.replace("\n", " ")
     kept = tmp_path / "races" / "nac" / "colours" / "010001.json"
     found = json.loads(kept.read_bytes())
-    assert found["drive"] == {"seed": 10001, "randomize": True, "noise": 0.0, "driver": "nac", "limit": 5}
-    assert len(found["trace"]["x"]) == found["steps"] == 5
+    assert found["drive"] == {"seed": 10001, "randomize": True, "noise": 0.0, "driver": "nac", "limit": 3}
+    assert len(found["trace"]["x"]) == found["steps"] == 3
     with (tmp_path / "races" / "laps.csv").open() as file:
         table = list(csv.DictReader(file))
     assert len(table) == 8
     assert {(row["condition"], row["seed"]) for row in table} >= {("plain", "10000"), ("colours", "10001")}
-    for picture in ("tracks-plain.png", "tracks-colours.png"):
-        assert (tmp_path / "races" / picture).read_bytes().startswith(b"\x89PNG")
+    roads = [
+        json.loads((tmp_path / "races" / name / condition / "010000.json").read_bytes())["trace"]["road"]
+        for name in ("nac", "expert")
+        for condition in ("plain", "colours")
+    ]
+    assert all(road == roads[0] for road in roads), "all drive the same tracks"
+    for figure in ("tracks-plain.png", "tracks-colours.png"):
+        assert (tmp_path / "races" / figure).read_bytes().startswith(b"\x89PNG")
     kept.unlink()
     again = run_race(race)
     assert "1 laps driven, 7 were there" in capsys.readouterr().out.replace("\n", " ")
     assert [(row.progress, row.error) for row in again] == [(row.progress, row.error) for row in rows]
-
-
-def test_drive_the_same_tracks_whoever_drives(tmp_path):
-    run_race(Race([str(write_run(tmp_path / "a")), "expert"], out=tmp_path / "races", **SHORT))
-    laps = [
-        json.loads((tmp_path / "races" / name / "plain" / "010000.json").read_bytes())
-        for name in ("nac", "expert")
-    ]
-    assert laps[0]["trace"]["road"] == laps[1]["trace"]["road"]
 
 
 def test_drive_laps_of_another_network_are_not_taken_over(tmp_path):

@@ -19,20 +19,22 @@ def circle(radius=100.0, points=200):
     return Road(np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1))
 
 
-def wavy(points=120):
-    angle = np.linspace(0, 2 * math.pi, points, endpoint=False)
+def wavy():
+    angle = np.linspace(0, 2 * math.pi, 120, endpoint=False)
     radius = 90 + 15 * np.sin(3 * angle)
     return Road(np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1))
 
 
+WAVY = wavy()
+FINE = np.stack([WAVY.ahead(0.0, metres) for metres in np.linspace(0, WAVY.length, 4000)])
+
+
 @given(coordinate, coordinate)
 def test_drive_the_nearest_point_is_the_nearest_of_many(x, y):
-    road = wavy()
-    place = road.locate((x, y))
-    fine = np.stack([road.ahead(0.0, metres) for metres in np.linspace(0, road.length, 4000)])
-    distance = np.hypot(*(fine - (x, y)).T).min()
+    place = WAVY.locate((x, y))
+    distance = np.hypot(*(FINE - (x, y)).T).min()
     assert abs(place.error) == pytest.approx(distance, abs=0.05)
-    assert math.dist(road.ahead(place.along, 0.0), (x, y)) == pytest.approx(abs(place.error), abs=1e-6)
+    assert math.dist(WAVY.ahead(place.along, 0.0), (x, y)) == pytest.approx(abs(place.error), abs=1e-6)
 
 
 def test_drive_left_of_the_road_is_positive():
@@ -57,10 +59,10 @@ def test_drive_the_bend_of_a_circle_is_one_by_its_radius(along, metres, radius):
     assert stretch[-1, 0] >= metres - circle(radius).length / 200
 
 
-@pytest.mark.parametrize("points", [[[0, 0], [1, 1]], [0, 1, 2], [[0, 0], [1, 0], [1, 0], [0, 1]]])
-def test_drive_bad_roads_are_refused(points):
-    with pytest.raises(ValueError, match="points must"):
-        Road(points)
+def test_drive_bad_roads_are_refused():
+    for points in ([[0, 0], [1, 1]], [0, 1, 2], [[0, 0], [1, 0], [1, 0], [0, 1]]):
+        with pytest.raises(ValueError, match="points must"):
+            Road(points)
 
 
 def pose(x=100.0, y=0.0, heading=math.pi / 2, speed=30.0, wheel=0.0):

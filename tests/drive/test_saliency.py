@@ -13,19 +13,15 @@ from nacre.data.sets.episodes import ACTIONS, Drive, Episode
 from nacre.drive.carracing.policy import NetworkDriver
 from nacre.drive.carracing.saliency import decide, heat, heat_now, overlay, spread_moments, strip
 from nacre.tasks.network import TaskNetwork
+from support.drive import CAUSAL, IMAGE
+from support.drive import network as make_network
 
-SMALL = {"size": [96, 96], "conv": [[4, 3, 2], [4, 5, 4], [6, 5, 2]], "dropout": 0.5}
+SMALL = {**IMAGE, "dropout": 0.5}
 FIRST, STEP = 21, 16  # the pixel at which the first cell of SMALL looks, and pixels from cell to cell
-STREAMING = {"causal": True, "block_size": 1}
 
 
 def network(model="nac", image=SMALL, **options):
-    torch.manual_seed(3)
-    made = TaskNetwork(
-        model, Kind.CLASSIFICATION, 3, 5, d_model=8, num_heads=2, dense=[8], image=image, options=options
-    )
-    made.shift, made.scale = torch.full((3,), 127.5), torch.full((3,), 127.5)
-    return made.eval()
+    return make_network(model, image=image, seed=3, **options)
 
 
 def frames_of(count, seed=0):
@@ -62,7 +58,13 @@ def hat(cell, cells):
 
 @pytest.mark.parametrize(
     ("model", "options"),
-    [("nac", STREAMING), ("nac", {}), ("sdpa", {}), ("cfc-ncp", {}), ("contiformer", {})],
+    [
+        ("nac", CAUSAL),
+        pytest.param("nac", {}, marks=pytest.mark.deep),
+        ("sdpa", {}),
+        ("cfc-ncp", {}),
+        pytest.param("contiformer", {}, marks=pytest.mark.deep),
+    ],
 )
 def test_drive_heat_equals_slow_grad_cam_for_every_action(model, options):
     net, frames = network(model, **options), frames_of(4)
@@ -239,7 +241,7 @@ def episode_of(frames, labels):
 
 
 def test_drive_probabilities_of_a_window_are_those_of_the_driver():
-    driver, frames = NetworkDriver(network(**STREAMING), 4, "nac"), frames_of(9)
+    driver, frames = NetworkDriver(network(**CAUSAL), 4, "nac"), frames_of(9)
     for moment, frame in enumerate(frames):
         wanted = driver.logits(frame).softmax(0)
         got = decide(driver.network, frames[max(0, moment - 3) : moment + 1])
@@ -266,8 +268,8 @@ def test_drive_strip_shows_moments_above_and_their_heat_below(tmp_path, monkeypa
 
 
 def png_size(path):
-    with Image.open(path, formats=["PNG"]) as picture:
-        return picture.size
+    with Image.open(path, formats=["PNG"]) as image:
+        return image.size
 
 
 def test_drive_strip_of_a_short_drive_is_a_png_with_fewer_moments(tmp_path):

@@ -1,10 +1,12 @@
-"""A trained network steers the simulator's car: the command, a real socket, and the network's own answers."""
+"""A trained network steers the simulator's car: its answers, and the command over a real socket."""
 
 import os
 import re
 import signal
 import subprocess
 import sys
+import zipfile
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +16,27 @@ import torch
 from nacre.data.dataset import Kind
 from nacre.data.sets.udacity_images import read_frame
 from nacre.drive.udacity.driver import SteeringNetwork, load_steering
+from nacre.drive.udacity.session import SAFE
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork
 from support.drive import write_run
-from support.udacity_client import client, decode, jpeg, picture, steering, telemetry
+from support.udacity_client import client, decode, jpeg, random_image, steering, telemetry
+from support.udacity_malformed import KINDS
 
 IMAGE = {"size": [66, 200], "conv": [[4, 5, 4], [6, 5, 4]], "tokens": "columns", "colours": "yuv"}
+
+# Ctrl-C is set by hand: a shell that starts tests in the background has them ignore it. The timeouts are long, so
+# that a slow machine fails no test.
+COMMAND = """
+import functools, signal, sys
+from nacre.cli import main
+from nacre.drive.udacity import driver
+from nacre.drive.udacity.link import Timeouts
+signal.signal(signal.SIGINT, signal.default_int_handler)
+driver.ServerOptions = functools.partial(driver.ServerOptions, timeouts=Timeouts(telemetry=60.0, answer=60.0))
+sys.argv = ["nacre", "drive", "udacity", "run", "--port", "0"]
+main()
+"""
 
 
 def network(kind=Kind.REGRESSION, outputs=1, image=IMAGE):
@@ -29,7 +46,7 @@ def network(kind=Kind.REGRESSION, outputs=1, image=IMAGE):
     return made.eval()
 
 
-def told(net, file):
+def expected_steering(net, file):
     """The slow, obvious way: as the images of the data set are read."""
     x = torch.from_numpy(read_frame(file, "frame"))[None, None]
     with torch.no_grad():
@@ -38,9 +55,9 @@ def told(net, file):
 
 def test_udacity_a_frame_is_seen_as_in_training():
     net, random = network(), np.random.default_rng(0)
-    files = [jpeg(picture(random)) for _ in range(3)]
+    files = [jpeg(random_image(random)) for _ in range(3)]
     got = [SteeringNetwork(net)(decode(file)) for file in files]
-    assert got == pytest.approx([told(net, file) for file in files], abs=1e-6)
+    assert got == pytest.approx([expected_steering(net, file) for file in files], abs=1e-6)
     assert len(set(got)) == 3
 
 
@@ -58,29 +75,83 @@ def test_udacity_networks_for_other_things_are_refused(tmp_path):
         load_steering(write_run(tmp_path / "carracing"))
 
 
+def resident(process):
+    """Memory of a process in bytes, 0 where the system does not tell."""
+    status = Path(f"/proc/{process.pid}/statm")
+    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if status.exists() else 0
+
+
+def jpeg_files(count, rng):
+    """JPEG files: of a recorded drive where there is one, else generated."""
+    recorded = Path(os.environ.get("NACRE_DATA", "")) / "udacity_track" / "center_all_4053.zip"
+    if "NACRE_DATA" not in os.environ or not recorded.exists():
+        return [jpeg(random_image(rng)) for _ in range(count)]
+    with zipfile.ZipFile(recorded) as drive:
+        names = [name for name in drive.namelist() if name.endswith(".jpg")]
+        return [drive.read(name) for name in sorted(names)[:count]]
+
+
+def messages(net, frames, malformed, rng):
+    """Frames, malformed messages and some pings in random order, each with the answer that must come."""
+    files = jpeg_files(frames, rng)
+    good, names = files[0], list(KINDS)
+    for what in rng.permutation(["frame"] * frames + ["malformed"] * malformed + ["ping"] * 20):
+        if what == "frame":
+            file = files.pop(0)
+            yield telemetry(file, f"{rng.uniform(0, 30):.4f}"), expected_steering(net, file)
+        elif what == "malformed":
+            names.append(names.pop(0))  # each kind in turn
+            yield KINDS[names[-1]][1](good, rng), SAFE
+        else:
+            yield "2", "3"
+    assert not files
+
+
+def replay(one, script, process):
+    """Send with three messages on their way, as the simulator has; memory after 60 messages and at the end."""
+    expected, early = deque(), 0
+
+    def check():
+        answer, wanted = one.read(), expected.popleft()
+        if isinstance(wanted, str):
+            assert answer == wanted
+        else:
+            assert float(steering(answer)) == pytest.approx(min(max(wanted, -1.0), 1.0), abs=2e-6)
+
+    for count, (message, wanted) in enumerate(script):
+        one.send(message)
+        expected.append(wanted)
+        if len(expected) == 3:
+            check()
+        if count == 60:
+            early = resident(process)
+    while expected:
+        check()
+    return early, resident(process)
+
+
 @pytest.mark.slow
-def test_udacity_the_command_drives_over_a_real_socket(tmp_path):
-    net, random = network(), np.random.default_rng(1)
+@pytest.mark.parametrize(("frames", "malformed"), [(240, 74), pytest.param(1000, 200, marks=pytest.mark.deep)])
+def test_udacity_the_command_drives_and_survives_malformed_messages(tmp_path, frames, malformed):
+    net = network()
     save(net, tmp_path / "run" / "model")
-    # The signal is set by hand: a shell that starts tests in the background has them ignore Ctrl-C.
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "sys.argv = ['nacre', 'drive', 'udacity', 'run', '--port', '0']; from nacre.cli import main; main()"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OMP_NUM_THREADS": "1"}
+    source = Path(__file__).parents[2] / "src"
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", COMMAND], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             waiting = process.stderr.readline()
             with client(int(re.search(r"127.0.0.1 port (\d+);", waiting)[1])) as one:
-                for _ in range(5):
-                    file = jpeg(picture(random))
-                    one.send(telemetry(file))
-                    assert float(steering(one.read())) == pytest.approx(told(net, file), abs=2e-6)
+                script = messages(net, frames, malformed, np.random.default_rng(8))
+                early, late = replay(one, script, process)
+                assert process.poll() is None
             process.send_signal(signal.SIGINT)
             _, log = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert "5 frames driven" in log
+    assert process.returncode == 0
+    assert f"{frames:,} frames driven, median" in log
+    assert f"{malformed} messages refused: " in log
     assert "Traceback" not in log
+    assert late - early < 16 * 2**20, "frames of 150 kB must not be kept"

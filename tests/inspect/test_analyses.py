@@ -14,12 +14,11 @@ from nacre.inspect.analysis import centroids as centroids_module
 from nacre.inspect.analysis import health as health_module
 from nacre.inspect.analysis.centroids import centroids
 from nacre.inspect.analysis.health import health
-from nacre.inspect.analysis.labels import labels_of, layer_of, steps_labels
+from nacre.inspect.analysis.labels import labels_of, layer_of
 from nacre.inspect.analysis.strengths import strengths
-from nacre.inspect.recording.drive import AT_ONCE
 from nacre.inspect.recording.outputs import outputs_of
 from nacre.inspect.recording.recording import GROUPS
-from nacre.inspect.recording.run import record_run
+from nacre.inspect.recording.run import AT_ONCE, record_run
 from nacre.io import saveable
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
 from support.drive import episode, write_episode
@@ -43,8 +42,6 @@ def test_classes_are_labels(tmp_path):
     assert [x.tolist() for x in labels.of_step] == [[0, 2, -1, 1], [1, 1]]
     assert (labels.names, labels.per_sample, labels.counts.tolist()) == (names, False, [1, 3, 1])
     assert [x.tolist() for x in labels_of(recording, "layer", "answer").of_step] == [[2, 2, 1, 0], [0, 1]]
-    label, found = steps_labels(recording, 1, what="answer")
-    assert (label.tolist(), found) == ([0, 1], names)
 
 
 def test_numbers_are_cut_at_the_terciles_of_all_samples(tmp_path):
@@ -134,6 +131,7 @@ def test_padding_has_no_label(tmp_path):
     assert labels.counts.tolist() == np.histogram(known, [-9, *np.quantile(known, [1 / 3, 2 / 3]), 9])[0].tolist()
 
 
+@pytest.mark.slow
 def test_what_labels_cannot_be(tmp_path):
     recording = record(NAC(8, 2), torch.randn(1, 12, 8), out=tmp_path / "r")
     with pytest.raises(ValueError, match='what must be "answer", got "truth", but the recording has no true'):
@@ -196,9 +194,12 @@ def sick_layer(**options):
     return layer
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True, "top_k": 3}])
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("timed", [False, True])
+FEW = {"causal": True, "top_k": 3}
+CASES = [({}, False, False), (FEW, True, False), (FEW, False, True), ({}, True, True)]
+SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in CASES[:-1]]
+
+
+@pytest.mark.parametrize(("options", "padded", "timed"), [*SLOW, CASES[-1]])
 def test_health_is_what_the_certificate_says(tmp_path, options, padded, timed, either_path):
     layer, x = sick_layer(**options), torch.randn(3, 30, 16)
     time = torch.rand(3, 30).cumsum(1) if timed else None
@@ -241,6 +242,7 @@ def kept_outputs(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 def test_health_of_one_of_two_layers(tmp_path, monkeypatch):
     """The second layer is given what it was given, without stamps."""
     encoder = nacre.NACEncoder(nacre.NACConfig(d_model=16, num_heads=2), num_layers=2)
@@ -254,6 +256,7 @@ def test_health_of_one_of_two_layers(tmp_path, monkeypatch):
     assert (first.saturated["value"], second.saturated["value"]) == (0, 16)
 
 
+@pytest.mark.slow
 def test_health_of_a_drive_sees_all_of_its_windows(tmp_path, monkeypatch):
     """Batches of windows cover the drive, with the frames before each batch."""
     for seed in range(3):

@@ -6,10 +6,19 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.inspect.recording import summaries as levels
-from nacre.inspect.recording.block_writer import Arrays, BlockWriter, array_of, new_array
-from nacre.inspect.recording.recording import LayerRecording, read_curve
-from nacre.inspect.recording.summaries import FACTOR, level_name, summary, write_levels
+from nacre.inspect.recording import arrays as levels
+from nacre.inspect.recording.arrays import (
+    FACTOR,
+    Arrays,
+    BlockWriter,
+    array_of,
+    level_name,
+    new_array,
+    read_curve,
+    summary,
+    write_levels,
+)
+from nacre.inspect.recording.recording import LayerRecording
 from support.hypothesis import examples
 
 

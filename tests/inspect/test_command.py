@@ -12,12 +12,14 @@ from nacre.inspect import record
 from nacre.inspect.options import FigureKind
 from support.train import nacre as command
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     torch.manual_seed(0)
     layer = nacre.NAC(8, 2, d_input=3, backbone_units=18)
-    x, time = torch.randn(2, 80, 3), torch.rand(2, 80).cumsum(1)
+    x, time = torch.randn(2, 40, 3), torch.rand(2, 40).cumsum(1)
     return record(layer, x, time, out=tmp_path_factory.mktemp("seen") / "look").path
 
 
@@ -66,24 +68,21 @@ def test_a_model_that_always_says_the_same_has_no_tuning_but_the_other_tables(tm
     assert json.loads((tmp_path / "inspect" / "inspect.json").read_text())["tuning"] is None
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_what_cannot_be_shown_is_refused_in_words(seen, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cases = [
         (["--figure", "gates", "--out", "x.jpg"], "path must end in .svg, .pdf, .png"),
         (["--figure", "circuit", "--head", 7], "head must be from 0 to 1"),
         (["--figure", "circuit", "--sample", 9], "sample must be from 0 to 1"),
-        (["--figure", "circuit", "--step", 999], "step must be from 0 to 79"),
+        (["--figure", "circuit", "--step", 999], "step must be from 0 to 39"),
         (["--layer", "other"], "layer must name a layer of the recording, got 'other'"),
         (["--what", "answer", "--output", "other"], "output must name an output"),
         ([], "has no true answers"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_shown_is_refused_in_words(options, words, seen, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert command(monkeypatch, "inspect", seen, *options) == 2
-    assert words in " ".join(capsys.readouterr().err.split())
-    assert not list(tmp_path.glob("*.*"))
+    ]
+    for options, words in cases:
+        assert command(monkeypatch, "inspect", seen, *options) == 2
+        assert words in " ".join(capsys.readouterr().err.split())
+        assert not list(tmp_path.glob("*.*")), options
 
 
 def test_no_run_is_no_run(tmp_path, monkeypatch, capsys):

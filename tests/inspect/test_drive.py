@@ -10,10 +10,9 @@ import torch
 
 from nacre.inspect import Lesion
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
-from nacre.inspect.recording.drive import AT_ONCE
 from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY
 from nacre.inspect.recording.outputs import windows_of
-from nacre.inspect.recording.run import record_run
+from nacre.inspect.recording.run import AT_ONCE, record_run
 from nacre.io import load, save
 from nacre.layer.trace import BACKBONE
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
@@ -22,6 +21,8 @@ from nacre.train.evaluate import outputs_of, predict, score
 from support.drive import episode, write_episode
 from support.drive import network as drive_network
 from support.drive import write_run as write_drive_run
+
+pytestmark = pytest.mark.slow
 
 
 def same(a, b) -> bool:
@@ -164,10 +165,9 @@ def test_a_rerun_of_a_drive_gives_what_was_recorded_bit_by_bit(drive):
     assert len(metric_of_samples(reruns, [Lesion("motor", 0)])[1][0]) == len(moments[0])
 
 
-@pytest.mark.slow
 def test_long_and_short_drives_are_recorded_alike(tmp_path):
     """Longer than what is looked at at once; and shorter than a window."""
-    run = write_drives(tmp_path, [2 * AT_ONCE + 5, 9, 8, 2, 9, AT_ONCE])
+    run = write_drives(tmp_path, [AT_ONCE + 6, 9, 8, 2, 9, 10])
     task, network = load_task(load_recipe(run / "recipe.toml"), tmp_path), load(run / "model").eval()
     for fold in range(3):
         result = json.loads((run / "result.json").read_bytes())

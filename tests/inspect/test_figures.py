@@ -12,15 +12,14 @@ from matplotlib.offsetbox import AnnotationBbox
 from nacre import NAC
 from nacre.inspect import record
 from nacre.inspect.figures import style
-from nacre.inspect.figures.attention import attention_map
-from nacre.inspect.figures.registry import (
-    draw_activity,
-    draw_attention,
-    draw_circuit,
-    draw_gates,
-)
+from nacre.inspect.figures.activity import draw_activity
+from nacre.inspect.figures.attention import attention_map, draw_attention
+from nacre.inspect.figures.circuit import draw_circuit
+from nacre.inspect.figures.gates import draw_gates
 from nacre.inspect.recording.hooks import layers_of
 from support.inspect_figures import assert_readable, drawn, line, panel, recorded
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +38,24 @@ def made(tmp_path_factory):
 # --- all -----------------------------------------------------------------------------------------------------
 
 
+def deep(*values):
+    return pytest.param(*values, marks=pytest.mark.deep)
+
+
 @pytest.mark.parametrize(
     ("kind", "draws"),
     [
-        ("plain", "circuit activity gates attention"),
-        ("one", "circuit activity gates attention"),
-        ("many", "circuit activity gates"),
-        ("steady", "gates attention"),
-        ("drive", "activity attention"),
+        ("plain", "gates attention"),
+        deep("plain", "circuit activity"),
+        ("one", "circuit attention"),
+        deep("one", "activity gates"),
+        ("many", "circuit activity"),
+        deep("many", "gates"),
+        deep("steady", "gates attention"),
+        ("drive", "attention"),
+        deep("drive", "activity"),
+        deep("long", "activity"),
+        deep("strided", "activity"),
     ],
 )
 def test_figures_can_be_read(kind, draws, made, monkeypatch):
@@ -62,27 +71,29 @@ def test_figures_can_be_read(kind, draws, made, monkeypatch):
         assert_readable(draw[name](), monkeypatch)
 
 
-@pytest.mark.parametrize("kind", ["padded", "classes", "asked", "once", "once numbers", "forecast"])
+@pytest.mark.parametrize(
+    "kind", ["classes", "forecast", deep("padded"), deep("asked"), deep("once"), deep("once numbers")]
+)
 def test_answers_of_all_kinds_can_be_read(kind, made, monkeypatch):
     assert_readable(draw_activity(made(kind)[0], None, 0, 0), monkeypatch)
 
 
-@pytest.mark.parametrize("draw", [draw_circuit, draw_activity, draw_gates, draw_attention])
-def test_what_is_not_there_is_refused(draw, made):
+def test_what_is_not_there_is_refused(made):
     recording, _ = made("plain")
-    rest = {draw_circuit: (0, 0), draw_activity: (0,), draw_gates: (), draw_attention: (0, 0)}[draw]
-    with pytest.raises(
-        ValueError, match=r"layer must name a layer of the recording, got 'na'; did you mean 'nac'"
-    ):
-        draw(recording, "na", 0, *rest)
-    with pytest.raises(ValueError, match=r"sample must be from 0 to 1, got 2"):
-        draw(recording, "nac", 2, *rest)
-    if rest:
-        with pytest.raises(ValueError, match=r"head must be from 0 to 2, got -1"):
-            draw(recording, "nac", 0, -1, *rest[1:])
-    if len(rest) > 1:
-        with pytest.raises(ValueError, match=r"step must be from 0 to 49, got 50"):
-            draw(recording, "nac", 0, 0, 50)
+    draws = {draw_circuit: (0, 0), draw_activity: (0,), draw_gates: (), draw_attention: (0, 0)}
+    for draw, rest in draws.items():
+        with pytest.raises(
+            ValueError, match=r"layer must name a layer of the recording, got 'na'; did you mean 'nac'"
+        ):
+            draw(recording, "na", 0, *rest)
+        with pytest.raises(ValueError, match=r"sample must be from 0 to 1, got 2"):
+            draw(recording, "nac", 2, *rest)
+        if rest:
+            with pytest.raises(ValueError, match=r"head must be from 0 to 2, got -1"):
+                draw(recording, "nac", 0, -1, *rest[1:])
+        if len(rest) > 1:
+            with pytest.raises(ValueError, match=r"step must be from 0 to 49, got 50"):
+                draw(recording, "nac", 0, 0, 50)
 
 
 # --- circuit -------------------------------------------------------------------------------------------------
@@ -164,7 +175,7 @@ def test_the_centroid_is_the_mean_of_the_group(made):
             assert np.allclose(thin, of_group)
 
 
-def test_points_of_a_long_recording_are_means_of_its_steps(made, monkeypatch):
+def test_points_of_a_long_recording_are_means_of_its_steps(made):
     recording, layer = made("long")
     figure = draw_activity(recording, None, 0, 1)
     first, y = line(panel(figure, "key k"), "centroid").get_data()
@@ -173,7 +184,6 @@ def test_points_of_a_long_recording_are_means_of_its_steps(made, monkeypatch):
     assert 1000 <= len(first) < 2000
     assert np.allclose(y, np.add.reduceat(states, first.astype(int)) / np.diff([*first, len(states)]), atol=1e-5)
     assert f"mean of {int(first[1])} steps" in figure.get_supxlabel().replace("\n", " ")
-    assert_readable(figure, monkeypatch)
 
 
 def test_frames_and_classes(made):
@@ -220,7 +230,6 @@ def test_inputs_and_tokens_share_one_axis_of_time(made, monkeypatch):
     assert np.allclose(line(panel(figure, "input"), "x0").get_xdata(), stamps - stamps[0])  # as the network has it
     assert np.array_equal(line(panel(figure, "query q"), "centroid").get_xdata(), layer.time(0))
     assert "command" not in {ax.get_ylabel() for ax in figure.axes}
-    assert_readable(figure, monkeypatch)
     assert_readable(draw_circuit(recording, None, 0, 0, 3), monkeypatch)
 
 

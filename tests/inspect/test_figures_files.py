@@ -10,32 +10,29 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from nacre.inspect.figures import style
-from nacre.inspect.figures.registry import (
-    FigureKind,
-    draw_circuit,
-    draw_gates,
-    draw_lesion,
-    draw_tuning,
-    save_figure,
-)
+from nacre.inspect.figures.circuit import draw_circuit
+from nacre.inspect.figures.gates import draw_gates
+from nacre.inspect.figures.lesion import draw_lesion
+from nacre.inspect.figures.style import save_figure
+from nacre.inspect.figures.tuning import draw_tuning
+from nacre.inspect.options import FigureKind
 from support.inspect_figures import assert_readable, drawn, lesions, line, recorded, texts_of, tuned
 
-GATES = {"plain": "φωta", "steady": "φωa"}
+LONG = tuple(f"a label with a long name, number {i}" for i in range(12))
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        lambda: draw_tuning(tuned()),
-        lambda: draw_tuning(tuned(1, ("a", "b"))),
-        lambda: draw_tuning(tuned(16, tuple(f"a label with a long name, number {i}" for i in range(12)))),
-        lambda: draw_lesion(lesions()),
-        lambda: draw_lesion(lesions(1, "mse", "lower")),
-        lambda: draw_lesion(lesions(12, "")),
-    ],
-)
-def test_figures_of_studies_can_be_read(figure, monkeypatch):
-    assert_readable(figure(), monkeypatch)
+@pytest.mark.slow
+def test_figures_of_studies_can_be_read(monkeypatch):
+    assert_readable(draw_tuning(tuned(16, LONG)), monkeypatch)
+    assert_readable(draw_lesion(lesions()), monkeypatch)
+
+
+@pytest.mark.deep
+def test_figures_of_other_studies_can_be_read(monkeypatch):
+    for found in (tuned(), tuned(1, ("a", "b"))):
+        assert_readable(draw_tuning(found), monkeypatch)
+    for study in (lesions(1, "mse", "lower"), lesions(12, "")):
+        assert_readable(draw_lesion(study), monkeypatch)
 
 
 # --- tuning and lesions --------------------------------------------------------------------------------------
@@ -65,6 +62,7 @@ def test_tuning_without_a_threshold_or_a_label():
     assert len(figure.axes[1].texts) == 12 * 2
 
 
+@pytest.mark.slow
 def test_lesions_of_groups_are_bars_and_single_ones_are_cells():
     study = lesions()
     figure = draw_lesion(study)
@@ -79,6 +77,7 @@ def test_lesions_of_groups_are_bars_and_single_ones_are_cells():
     assert "of which there are 1" in figure.get_supxlabel().replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_worse_is_vermilion_whichever_way_is_better():
     for better, end in (("higher", 0.0), ("lower", 1.0)):
         mesh = draw_lesion(lesions(better=better)).axes[3].collections[0]
@@ -100,13 +99,14 @@ def test_synapses_alone_are_refused():
 # --- files ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["plain", "steady"])
-def test_text_of_a_drawing_stays_text(kind, tmp_path):
-    recording = recorded(kind, tmp_path / "recording")
-    svg = save_figure(draw_gates(recording, None, 0), tmp_path / "new" / "gates.svg").read_text()
-    for sign in GATES[kind]:
-        assert f">{sign}</" in svg
-    assert (">internal time</" in svg) == (kind == "plain")
+@pytest.mark.slow
+def test_text_of_a_figure_stays_text(tmp_path):
+    for kind, signs in {"plain": "φωta", "steady": "φωa"}.items():
+        recording = recorded(kind, tmp_path / kind)
+        svg = save_figure(draw_gates(recording, None, 0), tmp_path / "new" / "gates.svg").read_text()
+        for sign in signs:
+            assert f">{sign}</" in svg, kind
+        assert (">internal time</" in svg) == (kind == "plain")
     svg = save_figure(draw_circuit(recording, None, 0, 0, 0), tmp_path / "circuit.SVG").read_text()
     for name in ("sensory", "inter", "command", "motor", "query", "key", "value"):
         assert f">{name}</" in svg
@@ -114,6 +114,7 @@ def test_text_of_a_drawing_stays_text(kind, tmp_path):
     assert re.search(r">ω = \d", svg)
 
 
+@pytest.mark.slow
 def test_files_are_of_their_kind_and_the_same_each_time(tmp_path):
     def small():
         figure = style.new_figure(2.0, "title", "caption")
@@ -130,10 +131,10 @@ def test_files_are_of_their_kind_and_the_same_each_time(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pdf", "a.png", "a.svg"]
 
 
-@pytest.mark.parametrize("name", ["figure.jpg", "figure", "svg"])
-def test_another_suffix_is_refused(name, tmp_path):
-    with pytest.raises(ValueError, match=rf"path must end in .svg, .pdf, .png, got '{name}'"):
-        save_figure(Figure(), tmp_path / "new" / name)
+def test_another_suffix_is_refused(tmp_path):
+    for name in ("figure.jpg", "figure", "svg"):
+        with pytest.raises(ValueError, match=rf"path must end in .svg, .pdf, .png, got '{name}'"):
+            save_figure(Figure(), tmp_path / "new" / name)
     assert list(tmp_path.iterdir()) == []
 
 

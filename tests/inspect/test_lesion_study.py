@@ -12,12 +12,12 @@ from nacre.data.dataset import UNSCORED
 from nacre.inspect import Lesion, Recording, lesioned, record
 from nacre.inspect.analysis.lesion_study import all_lesions, lesion_study
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
-from nacre.inspect.recording.description import About
+from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.outputs import outputs_of
-from nacre.inspect.recording.record import write_sample
 from nacre.inspect.recording.run import record_run
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import saveable
+from nacre.native import library
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
 from support.drive import episode, write_episode
 from support.drive import write_run as write_drive_run
@@ -65,11 +65,11 @@ def by_hand(path, network, truth, lengths=(14, 9), **about):
         for i, n in enumerate(lengths):
             y = outputs_of(network, x[i : i + 1, :n], time[i : i + 1, :n], None).curve[0]
             curve[i] = len(y)
-            write_sample(writer, i, x[i, :n], time[i, :n], max(lengths))
+            writer.put_inputs(i, x[i, :n], time[i, :n], max(lengths))
             writer.put("output", i, 0, y.numpy(), max(lengths))
             writer.put("truth", i, 0, truth[i], max(map(len, truth)))
         names = tuple(f"sample {i}" for i in range(len(lengths)))
-        writer.finish(About(name="by hand", samples=names, **about), {"x": lengths, "output": curve})
+        writer.finish(Description(name="by hand", samples=names, **about), {"x": lengths, "output": curve})
     return Recording(path)
 
 
@@ -79,9 +79,14 @@ def task_network(kind, outputs, **options):
     return network.eval()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
-def test_a_layer_by_itself(tmp_path, shared, padded, either_path):
+CASES = [(False, False, False), (True, False, True), (False, True, True), (True, True, False)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shared", "padded", "kernels"), CASES)
+def test_a_layer_by_itself(tmp_path, shared, padded, kernels, monkeypatch):
+    if not kernels:
+        monkeypatch.setattr(library, "runs", lambda *tensors: False)
     layer = restless(NAC(16, 2, share_backbone=shared, bias=not shared))
     padding = torch.arange(20) >= torch.tensor([[20], [11]]) if padded else None
     recording = record(layer, torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1), padding, out=tmp_path / "r")
@@ -100,6 +105,7 @@ def test_a_layer_by_itself(tmp_path, shared, padded, either_path):
     assert len({row.change for row in study.rows}) == len(LESIONS) - 2 * shared
 
 
+@pytest.mark.slow
 def test_numbers_of_steps(tmp_path):
     network = task_network("step-regression", 2, dense=[4], conv=[(4, 3, 1)])
     truth = [np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32) for n in (14, 9)]
@@ -117,6 +123,7 @@ def test_numbers_of_steps(tmp_path):
     assert short.intact != study.intact
 
 
+@pytest.mark.slow
 def test_one_class_of_a_sample(tmp_path):
     network = task_network("classification", 3, conv=[(4, 3, 2)])
     truth = [np.array([1]), np.array([UNSCORED])]
@@ -127,6 +134,7 @@ def test_one_class_of_a_sample(tmp_path):
     assert study.intact in (0, 100)
 
 
+@pytest.mark.slow
 def test_padding_adds_nothing_to_the_answer_to_a_sample(tmp_path):
     network = task_network("classification", 3)
     with torch.no_grad():
@@ -137,6 +145,7 @@ def test_padding_adds_nothing_to_the_answer_to_a_sample(tmp_path):
     checked(recording, LESIONS, lesion_study(recording, LESIONS))
 
 
+@pytest.mark.slow
 def test_a_drive(tmp_path):
     for seed in range(3):
         write_episode(tmp_path / "carracing", replace(episode(seed, 9), label=np.arange(9) % 5))
@@ -148,6 +157,7 @@ def test_a_drive(tmp_path):
     checked(recording, lesions, lesion_study(recording, lesions))
 
 
+@pytest.mark.slow
 def test_layers_of_a_stack(tmp_path):
     encoder = nacre.NACEncoder(nacre.NACConfig(d_model=16, num_heads=2), num_layers=2)
     recording = record(encoder, torch.randn(1, 20, 16), out=tmp_path / "r")
@@ -179,6 +189,7 @@ class Twice(torch.nn.Module):
         return cls()
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_called_twice(tmp_path):
     recording = record(restless(Twice()), torch.randn(1, 12, 8), out=tmp_path / "r")
     assert set(recording.layers) == {"nac", "nac#2"}
@@ -186,6 +197,7 @@ def test_a_layer_that_is_called_twice(tmp_path):
     checked(recording, lesions, lesion_study(recording, lesions))
 
 
+@pytest.mark.slow
 def test_every_lesion_of_a_layer(tmp_path):
     layer = restless(NAC(4, 2, wiring="random", backbone_units=6))
     with torch.no_grad():  # nobody hears the first neuron of head 1
@@ -220,6 +232,7 @@ def test_neurons_of_a_shared_circuit_are_silenced_once():
     assert len(lesions) == len(set(lesions))
 
 
+@pytest.mark.slow
 def test_synapses_can_be_cut(tmp_path):
     layer = restless(NAC(8, 2))
     wiring = layer.backbone.wiring

@@ -1,5 +1,7 @@
 """A recording holds what the forward pass computed, to the last bit, and a failed one leaves nothing behind."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -31,30 +33,54 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "torch"])
-@pytest.mark.parametrize("chunk", [2**21, 2**12], ids=["one chunk", "chunks"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_recording_is_the_forward_pass_bit_by_bit(options, chunk, kernels, monkeypatch, tmp_path):
-    monkeypatch.setattr(pairs, "CHUNK_NUMBERS", chunk)
-    if not kernels:
-        monkeypatch.setattr(library, "runs", lambda *tensors: False)
-    model = nacre.NAC(WIDTH, 2, **options).eval()
-    x, time = sequences()
-    for padding in (None, padded())[chunk < 2**21 :]:
+def assert_recorded_bit_by_bit(options, out, *, chunks, kernels, padding):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "CHUNK_NUMBERS", 2**12 if chunks else 2**21)
+        if not kernels:
+            patch.setattr(library, "runs", lambda *tensors: False)
+        model = nacre.NAC(WIDTH, 2, **options).eval()
+        x, time = sequences()
         with torch.no_grad():
             plain = model(x, time=time, key_padding_mask=padding)
             traced, trace = model(x, time=time, key_padding_mask=padding, return_trace=True)
-        recording = record(model, x, time, padding, out=tmp_path / "look")
+        recording = record(model, x, time, padding, out=out)
         assert_holds(recording.layers["nac"], trace)
         assert np.array_equal(bits(recording.array("output")[...]), bits(plain))
         assert torch.equal(plain, traced)
         assert torch.equal(plain, model(x, time=time, key_padding_mask=padding))
-        assert np.array_equal(bits(recording.array("x")[...]), bits(x))
-        assert np.array_equal(np.asarray(recording.array("time")[...]), time.double().numpy())
-        assert recording.has("padding") == (padding is not None)
-        if padding is not None:
-            assert np.array_equal(np.asarray(recording.array("padding")[...]), padding.numpy())
-            assert [recording.layers["nac"].length(i) for i in range(3)] == [37, 20, 37]
+    assert np.array_equal(bits(recording.array("x")[...]), bits(x))
+    assert np.array_equal(np.asarray(recording.array("time")[...]), time.double().numpy())
+    assert recording.has("padding") == (padding is not None)
+    if padding is not None:
+        assert np.array_equal(np.asarray(recording.array("padding")[...]), padding.numpy())
+        assert [recording.layers["nac"].length(i) for i in range(3)] == [37, 20, 37]
+
+
+WAYS = [
+    {"chunks": True, "kernels": True, "padding": padded()},
+    {"chunks": False, "kernels": False, "padding": padded()},
+    {"chunks": False, "kernels": True, "padding": None},
+    {"chunks": True, "kernels": False, "padding": padded()},
+    {"chunks": False, "kernels": False, "padding": None},
+    {"chunks": False, "kernels": True, "padding": padded()},
+]
+
+
+def test_a_recording_is_the_forward_pass_bit_by_bit(tmp_path):
+    assert_recorded_bit_by_bit({}, tmp_path / "look", **WAYS[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, len(OPTIONS)))
+def test_with_any_options_a_recording_is_the_forward_pass(number, tmp_path):
+    assert_recorded_bit_by_bit(OPTIONS[number], tmp_path / "look", **WAYS[number % len(WAYS)])
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_with_any_options_a_recording_is_the_forward_pass_in_every_way(options, tmp_path):
+    for way in WAYS:
+        assert_recorded_bit_by_bit(options, tmp_path / "look", **way)
 
 
 def test_every_chunk_is_told_once_and_there_are_several(monkeypatch):
@@ -98,9 +124,15 @@ def test_stamps_of_the_layer_are_those_of_its_steps(tmp_path):
     assert np.array_equal(layer.time(0, 3, 10**6), time[0, 3:].double().numpy())
 
 
-@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "torch"])
-@pytest.mark.parametrize("keys", [5, 11, STEPS, 60])
-@pytest.mark.parametrize("options", [{}, {"top_k": None}, {"match": "both"}], ids=str)
+ALL_PAIRS, BOTH = {"top_k": None}, {"match": "both"}
+EVERY = [
+    pytest.param(*case, marks=pytest.mark.deep)
+    for case in itertools.product([5, 11, STEPS, 60], [{}, ALL_PAIRS, BOTH], [True, False])
+]
+FEW = [(5, {}, True), (11, BOTH, False), (STEPS, {}, False), (60, ALL_PAIRS, True)]
+
+
+@pytest.mark.parametrize(("keys", "options", "kernels"), FEW + EVERY)
 def test_cross_attention_is_recorded_bit_by_bit(keys, options, kernels, monkeypatch, tmp_path):
     if not kernels:
         monkeypatch.setattr(library, "runs", lambda *tensors: False)
@@ -121,6 +153,7 @@ def test_cross_attention_is_recorded_bit_by_bit(keys, options, kernels, monkeypa
             np.testing.assert_allclose(got, mean.detach().transpose(1, 2).numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_are_recorded_by_name_and_by_call(tmp_path):
     model, (x, time) = Two(), sequences()
     model.eval()
@@ -138,6 +171,7 @@ def test_layers_are_recorded_by_name_and_by_call(tmp_path):
     assert np.array_equal(bits(recording.array("output")[...]), bits(c))
 
 
+@pytest.mark.slow
 def test_a_stack_has_its_layers_by_name(tmp_path):
     model, (x, time) = nacre.NACEncoder(nacre.NACConfig(d_model=WIDTH, num_heads=2), 2).eval(), sequences()
     with torch.no_grad():
@@ -156,10 +190,11 @@ def test_a_stack_has_its_layers_by_name(tmp_path):
 # What is kept
 
 
-@pytest.fixture
-def one(tmp_path):
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    torch.manual_seed(0)
     model, (x, time) = nacre.NAC(WIDTH, 2, match="content").eval(), sequences()
-    return model, x, time, padded(), record(model, x, time, padded(), out=tmp_path / "one")
+    return model, x, time, padded(), record(model, x, time, padded(), out=tmp_path_factory.mktemp("one") / "look")
 
 
 def test_means_are_those_of_the_pairs_by_attention_weight(one):

@@ -21,16 +21,18 @@ from support.inspect_recordings import STEPS, WIDTH, Broken, Two, assert_holds, 
 # The model is left alone
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_modes_of_training_are_restored_and_observers_go(training, tmp_path):
-    model, (x, time) = Two(), sequences()
-    model.train(training)
+@pytest.mark.slow
+def test_modes_of_training_are_restored_and_observers_go(tmp_path):
+    model, (x, time) = Two(), sequences(1, 20)
     model.second.eval()
     before = [m.training for m in model.modules()]
+    assert any(before)
+    assert not all(before)
     recording = record(model, x, time, out=tmp_path / "look")
     assert [m.training for m in model.modules()] == before
     assert all(layer.observer is None for layer in layers_of(model).values())
     again = record(model.eval(), x, time, out=tmp_path / "again")  # dropout did nothing the first time
+    assert not any(m.training for m in model.modules())
     assert np.array_equal(bits(recording.array("output")[...]), bits(again.array("output")[...]))
 
 
@@ -115,6 +117,7 @@ def test_a_module_that_nacre_cannot_save_is_recorded_without_it(tmp_path):
         Rerun(recording, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_rerun_gives_the_recorded_output(samples, tmp_path):
     model, (x, time) = nacre.NACEncoder(nacre.NACConfig(d_model=WIDTH, num_heads=2), 2), sequences()
@@ -123,7 +126,6 @@ def test_a_rerun_gives_the_recorded_output(samples, tmp_path):
         recording = record(model, x[some], time[some], padding, out=tmp_path / "look")
         for sample in range(samples):
             rerun = Rerun(recording, sample)
-            assert rerun.truth() is None
             outputs = rerun.outputs()
             assert outputs.answer is None
             np.testing.assert_allclose(outputs.curve[0], recording.array("output")[sample], atol=1e-5)
@@ -133,6 +135,7 @@ def test_a_rerun_gives_the_recorded_output(samples, tmp_path):
                     assert np.array_equal(bits(rerun.gates([], name)), bits(layer.array("gates")[sample]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "torch"])
 def test_gates_of_a_rerun_in_many_chunks_are_those_that_were_recorded(kernels, monkeypatch, tmp_path):
     monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 2**12)
@@ -170,6 +173,7 @@ def test_a_model_whose_layers_do_not_run_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_model_that_gives_no_tensor_is_refused(tmp_path):
     class Pair(Two):
         def forward(self, x):
@@ -180,9 +184,8 @@ def test_a_model_that_gives_no_tensor_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "message"),
-    [
+def test_bad_arguments_are_refused_by_name(tmp_path):
+    cases = [
         ({"x": torch.randn(37, 16)}, ValueError, r"x must be a tensor \[batch, steps, features\], got \(37, 16\)"),
         ({"x": [[1.0]]}, ValueError, r"x must be .* got list"),
         ({"time": torch.rand(3, 36)}, ValueError, r"time must have shape \(3, 37\)"),
@@ -197,14 +200,13 @@ def test_a_model_that_gives_no_tensor_is_refused(tmp_path):
             ValueError,
             "detail must be one of 'pairs', 'means', got 'pair'; did you mean 'pairs'",
         ),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(changes, kind, message, tmp_path):
+    ]
     x, time = sequences()
-    arguments = {"x": x, "time": time, "key_padding_mask": None, **changes}
-    with pytest.raises(kind, match=message):
-        record(nacre.NAC(WIDTH, 2), **arguments, out=tmp_path / "look")
-    assert list(tmp_path.iterdir()) == []
+    for changes, kind, message in cases:
+        arguments = {"x": x, "time": time, "key_padding_mask": None, **changes}
+        with pytest.raises(kind, match=message):
+            record(nacre.NAC(WIDTH, 2), **arguments, out=tmp_path / "look")
+        assert list(tmp_path.iterdir()) == [], message
 
 
 def test_stamps_are_checked_even_if_the_model_does_not_take_them(tmp_path):
@@ -237,6 +239,7 @@ def test_a_task_network_needs_time(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "step-classification"])
 def test_a_task_network_is_recorded_and_run_again(kind, tmp_path):
     options = {"d_model": WIDTH, "num_heads": 2, "conv": [[6, 3, 1]]}
@@ -294,9 +297,8 @@ def _edit(path, change):
     path.write_text(json.dumps(data))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
+def test_a_damaged_recording_is_refused(whole, tmp_path):
+    damages = [
         lambda store: (store / "zarr.json").unlink(),
         lambda store: (store / "zarr.json").write_text("{"),
         lambda store: (store / "zarr.json").write_text(""),
@@ -307,13 +309,12 @@ def _edit(path, change):
         lambda store: _edit(store / "zarr.json", lambda a: a.update(layers=["psi"])),
         lambda store: _edit(store / "layers" / "0-nac" / "zarr.json", lambda a: a.pop("heads")),
         lambda store: _edit(store / "layers" / "0-nac" / "zarr.json", lambda a: a.update(neurons=[1])),
-    ],
-)
-def test_a_damaged_recording_is_refused(damage, whole, tmp_path):
-    shutil.copytree(whole, tmp_path / "look")
-    damage(tmp_path / "look" / "trace.zarr")
-    with pytest.raises(ValueError, match="is damaged .*; record it again"):
-        Recording(tmp_path / "look")
+    ]
+    for i, damage in enumerate(damages):
+        shutil.copytree(whole, tmp_path / f"damage {i}")
+        damage(tmp_path / f"damage {i}" / "trace.zarr")
+        with pytest.raises(ValueError, match=rf"damage {i} is damaged .*; record it again"):
+            Recording(tmp_path / f"damage {i}")
 
 
 def test_a_recording_of_another_format_is_refused(whole, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from nacre import NAC
 from nacre.data.dataset import UNSCORED
 from nacre.inspect import Lesion, Recording
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
@@ -16,7 +17,8 @@ from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY
 from nacre.inspect.recording.run import load_subject, record_run
 from nacre.io import load, save
 from nacre.layer.trace import BACKBONE
-from nacre.tasks.answers import answers_of
+from nacre.tasks.controls import controls_for
+from nacre.tasks.metrics import answers_of
 from nacre.tasks.recipe import load_recipe, to_toml
 from nacre.tasks.task import load_task
 from nacre.train.evaluate import outputs_of, predict, score
@@ -63,7 +65,10 @@ def write_run(place: Path, kind: str, model="nac", options="", network="") -> Pa
     return run
 
 
-@pytest.fixture(scope="module", params=list(DATA))
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=() if kind == "classification" else pytest.mark.slow) for kind in DATA],
+)
 def run_of(request, tmp_path_factory):
     """A run of each kind, its recording and what it was made of."""
     place = tmp_path_factory.mktemp("run")
@@ -198,7 +203,7 @@ def test_gates_of_a_rerun_are_those_that_were_recorded_bit_by_bit(run_of):
         assert same(rerun.gates([], "layer"), layer.array("gates")[sample, : layer.length(sample)])
 
 
-def test_the_figure_over_samples_is_the_tasks_own(run_of):
+def test_the_metric_over_samples_is_the_tasks_own(run_of):
     run, recording, task, network = run_of
     index, split = task.splits[1].test[:3], task.splits[1]
     value, answers = metric_of_samples([Rerun(recording, i) for i in range(3)])
@@ -217,7 +222,7 @@ def test_the_figure_over_samples_is_the_tasks_own(run_of):
         np.testing.assert_allclose(subject.unit, spread.std(0, correction=0).expand(task.data.outputs), rtol=1e-5)
 
 
-def test_a_lesion_changes_answers_and_figures_of_a_rerun_only(run_of):
+def test_a_lesion_changes_answers_and_metrics_of_a_rerun_only(run_of):
     _, recording, _, _ = run_of
     reruns = [Rerun(recording, i) for i in range(3)]
     lesions = [Lesion("value")]
@@ -242,6 +247,7 @@ def test_a_rerun_of_the_first_steps_is_one_of_a_shorter_sequence(run_of):
 # All pairs: as many columns as steps
 
 
+@pytest.mark.slow
 def test_sequences_of_different_lengths_of_a_layer_that_looks_at_all_pairs(tmp_path):
     run = write_run(tmp_path / "a", "classification", model="nac-pw")
     task, network = load_task(load_recipe(run / "recipe.toml")), load(run / "model").eval()
@@ -284,7 +290,8 @@ def trained(tmp_path_factory):
     return made
 
 
-def test_a_trained_run_is_recorded_with_the_figure_of_its_result(trained):
+@pytest.mark.slow
+def test_a_trained_run_is_recorded_with_the_metric_of_its_result(trained):
     told = []
     recording = record_run(trained.directory, 99, progress=lambda done, of: told.append((done, of)))
     count = len(trained.split.test)
@@ -297,6 +304,7 @@ def test_a_trained_run_is_recorded_with_the_figure_of_its_result(trained):
     assert not recording.layers["layer"].has("inter")  # means are enough, unless one asks for more
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_run_goes_where_it_is_told_and_replaces_the_one_before(trained, tmp_path):
     for samples in (2, 1):
         assert record_run(str(trained.directory), samples, out=tmp_path / "here").path == tmp_path / "here"
@@ -304,6 +312,7 @@ def test_a_recording_of_a_run_goes_where_it_is_told_and_replaces_the_one_before(
     assert [p.name for p in tmp_path.iterdir()] == ["here"]
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_run_that_fails_leaves_nothing_behind(trained, tmp_path):
     def stop(done, of):
         if done == 2:
@@ -317,8 +326,9 @@ def test_a_recording_of_a_run_that_fails_leaves_nothing_behind(trained, tmp_path
 # What is refused
 
 
-def test_controls_and_models_without_nac_are_refused(trained, tmp_path):
-    control = cell(spirals(), tmp_path, "mean" if "mean" in _controls() else _controls()[0])
+@pytest.mark.slow
+def test_controls_and_models_without_nac_are_refused(tmp_path):
+    control = cell(spirals(), tmp_path, controls_for(spirals().data)[0])
     run_cell(control)
     with pytest.raises(ValueError, match="holds no network; controls have no neurons"):
         record_run(control.directory)
@@ -327,12 +337,6 @@ def test_controls_and_models_without_nac_are_refused(trained, tmp_path):
         record_run(run)
     assert not (run / "inspect").exists()
     assert not (control.directory / "inspect").exists()
-
-
-def _controls():
-    from nacre.tasks.controls.registry import controls_for
-
-    return controls_for(spirals().data)
 
 
 def test_what_is_no_run_is_refused(tmp_path):
@@ -345,21 +349,19 @@ def test_what_is_no_run_is_refused(tmp_path):
 
 
 def test_a_run_that_holds_a_bare_layer_is_refused(tmp_path):
-    from nacre import NAC
-
     save(NAC(8, 2), tmp_path / "model")
     (tmp_path / "result.json").write_text(json.dumps({"model": "nac", "fold": 0, "seed": 0, "task": "my"}))
     with pytest.raises(ValueError, match="holds a NAC, wanted a network"):
         record_run(tmp_path)
 
 
-@pytest.mark.parametrize(("samples", "kind"), [(0, ValueError), ("all", TypeError), (1.5, TypeError)])
-def test_a_number_of_samples_that_is_none_is_refused(samples, kind, tmp_path):
-    with pytest.raises(kind, match="samples must be"):
-        record_run(tmp_path, samples)
+def test_a_number_of_samples_that_is_none_is_refused(tmp_path):
+    for samples, kind in ((0, ValueError), ("all", TypeError), (1.5, TypeError)):
+        with pytest.raises(kind, match="samples must be"):
+            record_run(tmp_path, samples)
 
 
-def test_an_unknown_detail_is_refused(trained, tmp_path):
+def test_an_unknown_detail_is_refused(tmp_path):
     with pytest.raises(ValueError, match="nonsense"):
-        record_run(trained.directory, 1, detail="nonsense", out=tmp_path / "x")
+        record_run(tmp_path / "run", 1, detail="nonsense", out=tmp_path / "x")
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,8 @@ import nacre
 from nacre.inspect import Lesion, lesioned, record
 from support.viewer import STEPS, ask, one_layer, post, sequences, serving, two_layers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):

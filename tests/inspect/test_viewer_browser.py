@@ -19,7 +19,10 @@ from support.drive import write_episodes, write_run
 from support.viewer import Answers, serving
 
 CHROMIUM = os.environ.get("NACRE_CHROMIUM") or shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium; .ci/run installs it")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium; .ci/run installs it"),
+]
 STEPS = 120
 
 
@@ -119,14 +122,22 @@ def output_lines(page, kind):
     return [points(line) for line in chart.locator(f"polyline.{kind}").all()]
 
 
-def test_the_page_loads_without_a_word_on_the_console(page, one):
+def test_the_page_loads_and_hovering_names_a_neuron_and_shows_its_trace(page, one):
     open_page(page, one[0])
     assert page.locator("circle.neuron").count() == 3 * 4 + 20
     assert page.locator("svg polyline.intact").count() >= 6
     assert page.title() == "nacre: NAC"
+    neuron(page, "command 2").hover()
+    expect(page.locator(".inspector .who")).to_have_text("command 2")
+    expect(page.locator(".inspector polyline.intact")).to_have_count(1)
+    layer = one[1].layers["nac"]
+    states = np.asarray(layer.array("states")[0, :, 0, layer.column("command", 2)])
+    drawn = np.array(points(page.locator(".inspector polyline.intact")))
+    assert len(drawn) == STEPS
+    assert np.corrcoef(drawn[:, 1], states)[0, 1] < -0.999  # y goes down on a screen
 
 
-def test_play_moves_the_slider_and_the_neurons_and_pause_stops_it(page, one):
+def test_play_moves_the_slider_and_the_neurons_and_pause_or_the_last_step_stops_it(page, one):
     open_page(page, one[0])
     fills = "[...document.querySelectorAll('circle.neuron')].map((dot) => dot.getAttribute('fill')).join()"
     before = page.evaluate(fills)
@@ -140,26 +151,14 @@ def test_play_moves_the_slider_and_the_neurons_and_pause_stops_it(page, one):
     page.wait_for_timeout(300)
     assert step_of(page) == stopped
     assert page.locator("#now").inner_text().startswith(f"step {stopped} of {STEPS - 1}")
-
-
-def test_playing_ends_at_the_last_step(page, one):
-    open_page(page, one[0])
     page.locator("#speed").select_option("1000")
     page.locator("#play").click()
     wait(page, f"document.getElementById('step').value == {STEPS - 1}")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
-
-
-def test_hovering_names_a_neuron_and_shows_its_trace(page, one):
-    open_page(page, one[0])
-    neuron(page, "command 2").hover()
-    expect(page.locator(".inspector .who")).to_have_text("command 2")
-    expect(page.locator(".inspector polyline.intact")).to_have_count(1)
-    layer = one[1].layers["nac"]
-    states = np.asarray(layer.array("states")[0, :, 0, layer.column("command", 2)])
-    drawn = np.array(points(page.locator(".inspector polyline.intact")))
-    assert len(drawn) == STEPS
-    assert np.corrcoef(drawn[:, 1], states)[0, 1] < -0.999  # y goes down on a screen
+    box = page.locator(".chart svg").nth(2).bounding_box()  # a click on a curve goes there
+    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 20)
+    wait(page, f"document.getElementById('step').value < {STEPS - 1}")
+    assert 30 < step_of(page) < 90
 
 
 def test_a_click_silences_a_neuron_and_the_answer_changes_and_another_click_undoes_it(page, one):
@@ -180,7 +179,7 @@ def test_a_click_silences_a_neuron_and_the_answer_changes_and_another_click_undo
     expect(page.locator(".lesions button")).to_have_count(0)
 
 
-def test_a_silent_motor_neuron_flattens_its_gate_and_no_other(page, one):
+def test_a_motor_neuron_flattens_its_gate_only_and_a_group_and_a_synapse_can_be_silenced(page, one):
     open_page(page, one[0])
     neuron(page, "motor 0 (φ)").click()
     page.wait_for_selector("polyline.lesioned")
@@ -191,10 +190,8 @@ def test_a_silent_motor_neuron_flattens_its_gate_and_no_other(page, one):
 
     assert len(heights("φ, content target")) == 1
     assert len(heights("ω, decay rate")) > 10
-
-
-def test_a_group_and_a_synapse_can_be_silenced(page, one):
-    open_page(page, one[0])
+    page.keyboard.press("Escape")
+    expect(page.locator("polyline.lesioned")).to_have_count(0)
     page.locator('text[data-group="inter"]').click()
     expect(page.locator(".lesions button")).to_have_text(["all inter, head 0 ✕"])
     page.wait_for_selector("polyline.lesioned")
@@ -207,7 +204,7 @@ def test_a_group_and_a_synapse_can_be_silenced(page, one):
     page.wait_for_selector("polyline.lesioned")
 
 
-def test_pictures_and_numbers_are_saved(page, one):
+def test_figures_and_numbers_are_saved(page, one):
     open_page(page, one[0])
     page.keyboard.press("ArrowRight")
     with page.expect_download() as got:
@@ -321,24 +318,16 @@ def test_light_and_dark(browser, one):
         page.close()
 
 
-@pytest.mark.parametrize("width", [360, 820, 1366])
-def test_nothing_sticks_out_on_a_phone_a_tablet_and_a_laptop(browser, pair, width):
-    page = browser.new_page(viewport={"width": width, "height": 780})
-    open_page(page, pair)
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+def test_nothing_sticks_out_on_a_phone_a_tablet_and_a_laptop(browser, pair):
     inside = """[...document.querySelectorAll('.circuit svg circle, .circuit svg text')].every((part) => {
       const box = part.getBoundingClientRect(), frame = part.ownerSVGElement.getBoundingClientRect();
       return box.left >= frame.left - 1 && box.right <= frame.right + 1 && box.bottom <= frame.bottom + 1; })"""
-    assert page.evaluate(inside)
-    page.close()
-
-
-def test_a_click_on_a_curve_goes_there(page, one):
-    open_page(page, one[0])
-    box = page.locator(".chart svg").nth(2).bounding_box()
-    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 20)
-    wait(page, "document.getElementById('step').value > 20")
-    assert 30 < step_of(page) < 90
+    for width in (360, 820, 1366):
+        page = browser.new_page(viewport={"width": width, "height": 780})
+        open_page(page, pair)
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+        assert page.evaluate(inside), width
+        page.close()
 
 
 def test_a_drive_shows_the_frame_of_each_step_and_what_is_decided(page, tmp_path):
@@ -366,9 +355,9 @@ def test_a_drive_shows_the_frame_of_each_step_and_what_is_decided(page, tmp_path
         wait(page, "document.querySelector('img.picture').naturalWidth === 96")
 
 
-def test_a_server_that_is_gone_is_told(browser, tmp_path):
+def test_a_server_that_is_gone_is_told(browser, one):
     page = browser.new_page()
-    with serving(small_layer(tmp_path / "seen", 5)) as port:
+    with serving(one[1]) as port:
         open_page(page, f"http://127.0.0.1:{port}/")
     page.locator("#sample").select_option("1")
     expect(page.locator("#problem")).to_contain_text("is `nacre view` still running?")

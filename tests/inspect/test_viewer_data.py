@@ -9,11 +9,13 @@ import torch
 from PIL import Image
 
 from nacre.inspect import record
+from nacre.inspect.recording.arrays import FACTOR
 from nacre.inspect.recording.hooks import layers_of
-from nacre.inspect.recording.summaries import FACTOR
 from nacre.inspect.viewer.query import MOST_STEPS
-from nacre.inspect.viewer.source import SHOWN, Source, plain, to_png
+from nacre.inspect.viewer.source import SHOWN, ViewerSource, plain, to_png
 from support.viewer import STEPS, Strange, ask, frames, one_layer, sequences, serving, two_layers
+
+pytestmark = pytest.mark.slow
 
 GROUPS = ("query", "key", "value", "inter", "command", "motor")
 LONG = 2500
@@ -23,14 +25,14 @@ LONG = 2500
 def seen(tmp_path_factory):
     """Recordings of a layer, of frames, of two layers, and of many steps, each with its port and number of run."""
     folder = tmp_path_factory.mktemp("seen")
-    layer, (drives, pictures) = one_layer(folder / "layer"), frames(folder / "frames")
+    layer, (drives, images) = one_layer(folder / "layer"), frames(folder / "frames")
     x, time = sequences(1, LONG)
     torch.manual_seed(2)
     long = record(Strange(top_k=2), x, time, out=folder / "long", detail="means")
     with two_layers(folder / "two") as two, serving(layer, drives) as port, serving(two, long) as other:
         yield {
             "layer": (layer, port),
-            "frames": (drives, pictures, port),
+            "frames": (drives, images, port),
             "two": (two, other),
             "long": (long, other),
         }
@@ -74,11 +76,10 @@ def test_what_there_is_to_choose_from(seen):
     assert fourth["layers"][0]["lengths"] == [LONG]
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0, STEPS), (3, 17), (STEPS - 1, STEPS)])
-def test_curves_are_those_of_the_recording(seen, start, stop):
+def test_curves_are_those_of_the_recording(seen):
     example, port = seen["layer"]
     recording, layer = example.recording, example.recording.layers["nac"]
-    for sample, head in ((0, 0), (2, 1)):
+    for sample, head, start, stop in ((0, 0, 0, STEPS), (2, 1, 3, 17), (1, 0, STEPS - 1, STEPS)):
         curves = get(port, "curves", sample=sample, head=head, start=start, stop=stop)
         assert (curves["start"], curves["stop"]) == (start, stop)
         stamps = example.time[sample].double().numpy()
@@ -145,10 +146,10 @@ def test_steps_are_few_and_the_first_few_unless_told(seen):
 
 
 def test_truth_and_answer_are_those_of_the_sample(seen):
-    drives, pictures, port = seen["frames"]
+    drives, images, port = seen["frames"]
     for sample, steps in ((0, 7), (1, 4)):
         got = get(port, "steps", run=1, sample=sample)
-        assert got["truth"] == pictures[sample][:, 0, 0, 0].tolist()
+        assert got["truth"] == images[sample][:, 0, 0, 0].tolist()
         assert_near(got["answer"], drives.array("answer")[sample, 0])
         assert got["inputStep"] == list(range(steps))
         assert "input" not in got
@@ -178,7 +179,7 @@ class Half(Strange):
 
 def test_steps_of_a_layer_that_sees_fewer_belong_to_their_inputs(tmp_path):
     x, time = sequences(1, 12)
-    steps = Source(record(Half(), x, time, out=tmp_path / "half")).steps(0, "layer", 0, 1, 5)
+    steps = ViewerSource(record(Half(), x, time, out=tmp_path / "half")).steps(0, "layer", 0, 1, 5)
     assert steps["inputStep"] == [2, 4, 6, 8]
     assert_near(steps["input"], x[0, 2:9:2])
 
@@ -186,7 +187,7 @@ def test_steps_of_a_layer_that_sees_fewer_belong_to_their_inputs(tmp_path):
 def test_a_key_that_is_not_there_has_no_weight(tmp_path):
     x, time = sequences(1, 12)
     recording = record(Strange(causal=True, top_k=4), x, time, out=tmp_path / "causal")
-    weights = Source(recording).steps(0, "layer", 0, 0, 12)["weights"]
+    weights = ViewerSource(recording).steps(0, "layer", 0, 0, 12)["weights"]
     assert [sum(weight is not None for weight in row) for row in weights[:3]] == [1, 2, 3]
 
 
@@ -218,7 +219,7 @@ def by_loop(net, head):
     return synapses
 
 
-@pytest.mark.parametrize("which", ["layer", "two"])
+@pytest.mark.parametrize("which", ["layer", pytest.param("two", marks=pytest.mark.slow)])
 def test_the_circuit_is_that_of_the_model_synapse_by_synapse(seen, which):
     example, port = seen[which]
     for number, (name, layer) in enumerate(example.recording.layers.items()):
@@ -283,7 +284,10 @@ def test_each_layer_head_sample_and_run_has_its_own_numbers(seen):
 # Many steps
 
 
-@pytest.mark.parametrize("points", [1, 10, 99, 100, 313, 800, 1249, 1250, 2499, 4000])
+MORE = [pytest.param(points, marks=pytest.mark.deep) for points in (10, 100, 800, 1249, 2499, 4000)]
+
+
+@pytest.mark.parametrize("points", [1, 99, 313, 1250, *MORE])
 def test_a_long_curve_is_summed_up_in_about_as_many_points_as_are_asked_for(seen, points):
     long, port = seen["long"]
     [layer] = long.layers.values()
@@ -322,8 +326,8 @@ def test_an_answer_has_bounded_size_however_long_the_sample(seen):
 @pytest.mark.parametrize("colours", [1, 3])
 def test_a_frame_is_a_png_of_the_very_pixels(seen, tmp_path, colours):
     if colours == 3:
-        _, pictures, port = seen["frames"]
-        for sample, drive in enumerate(pictures):
+        _, images, port = seen["frames"]
+        for sample, drive in enumerate(images):
             for step, pixels in enumerate(drive):
                 reply = ask(port, f"/api/frame?run=1&sample={sample}&step={step}")
                 assert reply.headers["content-type"] == "image/png"
@@ -332,12 +336,12 @@ def test_a_frame_is_a_png_of_the_very_pixels(seen, tmp_path, colours):
                 image = Image.open(io.BytesIO(reply.body))
                 assert (image.format, image.mode) == ("PNG", "RGB")
                 assert np.array_equal(np.asarray(image), pixels)
-    recording, pictures = frames(tmp_path / "grey", colours=colours)
-    image = Image.open(io.BytesIO(Source(recording).frame(1, 2)))
-    assert np.array_equal(np.asarray(image).reshape(5, 6, colours), pictures[1][2])
+    recording, images = frames(tmp_path / "grey", colours=colours)
+    image = Image.open(io.BytesIO(ViewerSource(recording).frame(1, 2)))
+    assert np.array_equal(np.asarray(image).reshape(5, 6, colours), images[1][2])
 
 
-def test_a_picture_need_not_lie_in_one_piece():
+def test_an_image_need_not_be_contiguous():
     pixels = np.random.default_rng(0).integers(0, 256, (9, 4, 3), dtype=np.uint8)
     for odd in (pixels[::2], pixels[:, ::-1], pixels.transpose(1, 0, 2)):
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(to_png(odd)))), odd)

@@ -9,10 +9,10 @@ import pytest
 from nacre.inspect import Lesion, Recording
 from nacre.inspect.analysis.rerun import Rerun
 from nacre.inspect.viewer import lesions as view_lesions
-from nacre.inspect.viewer.lesions import MOST, Busy, Lesions
+from nacre.inspect.viewer.lesions import MOST, LesionQueue, TooManyRequests
 from nacre.inspect.viewer.query import BadRequest
 from nacre.inspect.viewer.request_checks import LARGEST_BODY
-from nacre.inspect.viewer.source import Source
+from nacre.inspect.viewer.source import ViewerSource
 from support.viewer import (
     HEADS,
     STEPS,
@@ -42,6 +42,7 @@ def folder(viewed):
 # Lesions
 
 
+@pytest.mark.slow
 def test_lesions_that_are_none_are_refused_with_a_reason(port, folder):
     good = {"group": "inter", "index": 0}
     sizes = dict(ask(port, "/api/about").data["runs"][0]["layers"][0]["groups"])
@@ -84,6 +85,7 @@ def test_lesions_that_are_none_are_refused_with_a_reason(port, folder):
     assert post(port, [good]).status == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_is_no_json_is_refused(port, folder):
     bodies = b"[ {}x 'a' [,] \xff\xfe\xfd group=inter <x/> \xef\xbb\xbf[] [\"\\ud800".split()
     bodies += [b"", b" ", b"\x00" * 50, b"[" * LARGEST_BODY, b'{"a":' * 3000, b"[" * 8000 + b"]" * 8000]
@@ -160,6 +162,7 @@ def gate(monkeypatch):
     gate.set()
 
 
+@pytest.mark.slow
 def test_few_wait_for_a_model_the_rest_are_told_so_and_readers_do_not_notice(port, folder, gate):
     with ThreadPoolExecutor(24) as pool:
         asked = [
@@ -182,23 +185,24 @@ def test_few_wait_for_a_model_the_rest_are_told_so_and_readers_do_not_notice(por
 
 
 def source_of(folder):
-    return Source(Recording(folder / "layer"))
+    return ViewerSource(Recording(folder / "layer"))
 
 
 def test_who_waits_too_long_is_told_so_and_may_come_again(folder, gate, monkeypatch):
-    monkeypatch.setattr(view_lesions, "_PATIENCE", 0.05)
-    lesions, source, wanted = Lesions(), source_of(folder), (Lesion("inter", 0),)
+    monkeypatch.setattr(view_lesions, "_TIMEOUT", 0.05)
+    lesions, source, wanted = LesionQueue(), source_of(folder), (Lesion("inter", 0),)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(lesions.ask, source, 0, "nac", wanted)
         wait_for(lambda: gate.now == 1)
         for _ in range(40):  # more than may wait: each one leaves the queue
-            with pytest.raises(Busy):
+            with pytest.raises(TooManyRequests):
                 lesions.ask(source, 0, "nac", wanted)
         gate.set()
         first.result()
     assert lesions.ask(source, 0, "nac", wanted) is first.result()
 
 
+@pytest.mark.slow
 def test_what_was_refused_leaves_the_queue(port):
     for _ in range(40):
         assert post(port, [{"group": "motor", "index": 0, "target": {"group": "inter", "index": 0}}]).status == 400
@@ -207,7 +211,7 @@ def test_what_was_refused_leaves_the_queue(port):
 
 def test_an_answer_is_kept_while_it_is_among_the_last_few(folder, gate):
     gate.set()
-    lesions, source = Lesions(), source_of(folder)
+    lesions, source = LesionQueue(), source_of(folder)
     first = (Lesion("inter", 0), Lesion("inter", 1))
     lesions.ask(source, 0, "nac", first)
     lesions.ask(source, 0, "nac", first[::-1] + first)  # the same silence
@@ -222,7 +226,7 @@ def test_an_answer_is_kept_while_it_is_among_the_last_few(folder, gate):
 
 
 def test_a_sample_that_is_too_long_is_not_run(folder, gate, monkeypatch):
-    lesions, source = Lesions(), source_of(folder)
+    lesions, source = LesionQueue(), source_of(folder)
     monkeypatch.setattr(view_lesions, "MOST_STEPS", STEPS - 1)
     with pytest.raises(BadRequest, match="a sample for lesions has 39 steps at most"):
         lesions.ask(source, 0, "nac", (Lesion("inter", 0),))

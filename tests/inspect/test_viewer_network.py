@@ -16,6 +16,7 @@ import pytest
 from nacre.inspect import Recording
 from nacre.inspect.viewer import command as view
 from nacre.inspect.viewer.app import make_app
+from support.hypothesis import DEEP
 from support.viewer import (
     HOST,
     ask,
@@ -30,12 +31,14 @@ from support.viewer import (
 )
 
 LESION = [{"group": "inter", "index": 0}]
+CLIENTS = 50 if DEEP else 25
 SERVE = """
 import sys
 from nacre.inspect import Recording
+from nacre.inspect.viewer import app
 from nacre.inspect.viewer.command import serve
-from nacre.inspect.viewer.app import make_app
-serve(make_app([Recording(sys.argv[1])]), sys.argv[2], 0, lambda at: print(at, flush=True))
+app._BODY_TIMEOUT = 600  # half a request must not delay the end
+serve(app.make_app([Recording(sys.argv[1])]), sys.argv[2], 0, lambda at: print(at, flush=True))
 print("ended", flush=True)
 """
 
@@ -77,6 +80,7 @@ def lives(port):
 # What is no request
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_request_end_only_their_connection(port):
     lines = [
         b"GET",
@@ -135,6 +139,7 @@ def test_two_requests_on_one_connection_get_two_answers_in_order(port):
     assert answer.index(b"sample must be") < answer.index(b"Not Found")
 
 
+@pytest.mark.slow
 def test_slow_and_silent_clients_do_not_keep_others_waiting(port):
     head = write_request(port, "/api/lesion", "POST", headers={"Content-Type": "application/json"})[:-2]
     starts = [b"", b"G", b"GET /api/about HTTP/1.1\r\nHost: 127", head, head + b"Content-Length: 500\r\n\r\n[{"]
@@ -142,7 +147,7 @@ def test_slow_and_silent_clients_do_not_keep_others_waiting(port):
     try:
         for i, one in enumerate(slow):
             one.sendall(starts[i % len(starts)])
-        until = time.monotonic() + 1.5
+        until = time.monotonic() + 0.5
         while time.monotonic() < until:
             for i, one in enumerate(slow[2::5]):
                 one.sendall(b"%d" % (i % 10))
@@ -167,15 +172,16 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting(port):
 # Many at once
 
 
-def test_fifty_clients_at_once_are_served_or_told_to_wait(viewed):
+@pytest.mark.slow
+def test_many_clients_at_once_are_served_or_told_to_wait(viewed):
     folder, port = viewed
     alone = {path: ask(port, path).body for path in ("/api/about", "/api/circuit?head=1", "/api/steps?stop=20")}
-    start = threading.Barrier(50)
+    start = threading.Barrier(CLIENTS)
 
     def client(number):
         start.wait(30)
         seen = []
-        for i in range(2):
+        for i in range(2 if DEEP else 1):
             lesion = [{"group": "inter", "index": (number + i) % 8, "head": number % 2}]
             reply = post(port, lesion, f"sample={i % 3}&points=20")
             assert reply.status in (200, 503), reply.body
@@ -188,8 +194,8 @@ def test_fifty_clients_at_once_are_served_or_told_to_wait(viewed):
             assert ask(port, "/api/curves?sample=7").status == 400
         return seen
 
-    with ThreadPoolExecutor(50) as pool:
-        seen = [status for one in pool.map(client, range(50)) for status in one]
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        seen = [status for one in pool.map(client, range(CLIENTS)) for status in one]
     assert 200 in seen
     assert lives(port)
     assert_harmless(ask(port, "/api/nothing"), folder)
@@ -215,6 +221,7 @@ def memory(process):
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_serve_in_a_process_answers_until_it_is_interrupted(viewed):
     with process(viewed[0]) as (running, address, port):
         assert address == f"http://{HOST}:{port}/"
@@ -222,14 +229,25 @@ def test_serve_in_a_process_answers_until_it_is_interrupted(viewed):
         exchange(port, b"\x00\xff garbage\r\n\r\n")
         assert ask(port, "/api/curves?sample=-1").status == 400
         assert_harmless(ask(port, "/../secret.txt"), viewed[0])
+        assert_memory_does_not_grow(running, port)
+        with half_a_request(port):
+            time.sleep(0.3)  # and the client leaves: not worth a traceback
+        assert lives(port)
         running.send_signal(signal.SIGINT)
         out, errors = running.communicate(timeout=20)
     assert (running.returncode, out, errors) == (0, b"ended\n", b"")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads /proc")
-def test_memory_does_not_grow_with_requests(viewed):
+@contextmanager
+def half_a_request(port, host=HOST):
+    """A connection on which lesions begin to come."""
+    head = write_request(port, "/api/lesion", "POST", headers={"Content-Type": "application/json"})[:-2]
+    with socket.create_connection((host, port)) as one:
+        one.sendall(head + b"Content-Length: 100\r\n\r\n[{")
+        yield
+
+
+def assert_memory_does_not_grow(running, port):
     def some(count, shift):
         for i in range(count):
             lesion = [
@@ -243,11 +261,11 @@ def test_memory_does_not_grow_with_requests(viewed):
             assert post(port, b"[" * 16_000).status == 400
             exchange(port, b"garbage\r\n\r\n")
 
-    with process(viewed[0]) as (running, _, port):
-        some(15, 0)
+    if os.path.exists("/proc/self/statm"):
+        some(15 if DEEP else 8, 0)
         before = memory(running)
-        some(35, 3)
-        assert memory(running) - before < 12 * 2**20
+        some(35 if DEEP else 12, 3)
+        assert memory(running) - before < (12 if DEEP else 6) * 2**20
 
 
 def test_a_port_that_is_taken_and_a_host_that_is_none_are_told(viewed):
@@ -259,27 +277,27 @@ def test_a_port_that_is_taken_and_a_host_that_is_none_are_told(viewed):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not socket.has_ipv6 or not os.path.exists("/proc/net/if_inet6"), reason="no IPv6")
-def test_an_address_of_ipv6_is_told_in_brackets_and_served(viewed):
-    with process(viewed[0], "::1") as (_, address, port):
+def test_an_address_of_ipv6_is_served_and_ctrl_c_ends_it_although_a_request_is_half_there(viewed):
+    with process(viewed[0], "::1") as (running, address, port):
         assert address == f"http://[::1]:{port}/"
-        with socket.create_connection(("::1", port), timeout=10) as bare:
-            bare.sendall(write_request(port, "/api/about", host=[f"[::1]:{port}"]))
-            assert bare.recv(100).startswith(b"HTTP/1.1 200")
+        with half_a_request(port, "::1"):
+            with socket.create_connection(("::1", port), timeout=10) as bare:
+                bare.sendall(write_request(port, "/api/about", host=[f"[::1]:{port}"]))
+                assert bare.recv(100).startswith(b"HTTP/1.1 200")
+            running.send_signal(signal.SIGINT)
+            running.wait(timeout=60)
 
 
-def test_a_damaged_recording_is_a_failure_without_a_trace(tmp_path):
+@pytest.mark.slow
+def test_a_damaged_recording_is_a_failure_without_a_trace_and_with_the_headers(tmp_path):
     one_layer(tmp_path / "layer")
     with serving(Recording(tmp_path / "layer")) as port:
         for path in (tmp_path / "layer" / "model").iterdir():
             path.write_bytes(b"damaged")
         for reply in (ask(port, "/api/circuit"), post(port, LESION)):
             assert reply.status >= 400
-            assert b"Traceback" not in reply.body
-            assert str(tmp_path).encode() not in reply.body
+            assert_harmless(reply, tmp_path)
         assert ask(port, "/api/curves").status == 200
-
-
-# What does not hold yet
 
 
 def test_the_page_can_be_opened_when_its_address_is_told(viewed):
@@ -294,7 +312,7 @@ def test_the_page_can_be_opened_when_its_address_is_told(viewed):
     assert told == [True]
 
 
-def test_answers_are_sent_at_once(viewed, monkeypatch):
+def test_answers_are_sent_at_once(port, monkeypatch):
     made, real = [], socket.socket.accept
 
     def accept(self):
@@ -302,53 +320,21 @@ def test_answers_are_sent_at_once(viewed, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(socket.socket, "accept", accept)
-    with serving(Recording(viewed[0] / "layer")) as port, socket.create_connection((HOST, port)) as one:
+    with socket.create_connection((HOST, port)) as one:
         one.sendall(write_request(port, "/api/about").replace(b"Connection: close\r\n", b""))
         one.recv(100)
         assert made[0][0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-@pytest.mark.slow
-def test_a_client_that_leaves_in_the_middle_of_its_lesions_is_not_worth_a_trace(viewed):
-    with process(viewed[0]) as (running, _, port):
-        head = write_request(port, "/api/lesion", "POST", headers={"Content-Type": "application/json"})[:-2]
-        with socket.create_connection((HOST, port)) as one:
-            one.sendall(head + b"Content-Length: 100\r\n\r\n[{")
-            time.sleep(0.3)
-        assert lives(port)
-        running.send_signal(signal.SIGINT)
-        assert b"Traceback" not in running.communicate(timeout=20)[1]
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_the_server_although_a_request_is_half_there(viewed):
-    with process(viewed[0]) as (running, _, port):
-        head = write_request(port, "/api/lesion", "POST", headers={"Content-Type": "application/json"})[:-2]
-        with socket.create_connection((HOST, port)) as one:
-            one.sendall(head + b"Content-Length: 100\r\n\r\n[{")
-            assert lives(port)
-            running.send_signal(signal.SIGINT)
-            running.wait(timeout=4)
-
-
-def test_clients_that_say_nothing_cannot_keep_everybody_out(viewed):
-    with serving(Recording(viewed[0] / "layer")) as port:
-        silent = [socket.create_connection((HOST, port), timeout=10) for _ in range(260)]
-        try:
-            for one in silent:
-                one.sendall(b"GET / HTTP/1.1\r\n")
-            assert ask(port, "/api/about").status == 200
-        finally:
-            for one in silent:
-                one.close()
-
-
-def test_a_failure_has_the_headers_too(tmp_path):
-    one_layer(tmp_path / "layer")
-    with serving(Recording(tmp_path / "layer")) as port:
-        for path in (tmp_path / "layer" / "model").iterdir():
-            path.write_bytes(b"damaged")
-        assert_harmless(ask(port, "/api/circuit"), tmp_path)
+def test_clients_that_say_nothing_cannot_keep_everybody_out(port):
+    silent = [socket.create_connection((HOST, port), timeout=10) for _ in range(260)]
+    try:
+        for one in silent:
+            one.sendall(b"GET / HTTP/1.1\r\n")
+        assert ask(port, "/api/about").status == 200
+    finally:
+        for one in silent:
+            one.close()
 
 
 def test_json_is_json(port):

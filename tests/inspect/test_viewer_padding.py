@@ -5,7 +5,7 @@ import torch
 
 import nacre
 from nacre.inspect import record
-from nacre.inspect.viewer.source import Source, plain
+from nacre.inspect.viewer.source import ViewerSource, plain
 from support.viewer import ask, sequences, serving
 
 
@@ -35,7 +35,7 @@ def test_a_sample_that_is_all_padding_is_refused_or_shown_empty(tmp_path):
 
 def test_stamps_of_a_sample_that_starts_with_padding_are_its_own(tmp_path):
     recording, time = padded(tmp_path / "padded", slice(0, 3))
-    steps = Source(recording).steps(1, "nac", 0, 0, 12)
+    steps = ViewerSource(recording).steps(1, "nac", 0, 0, 12)
     stamps = time[1].double().numpy()
     np.testing.assert_allclose(np.diff(steps["time"][3:]), np.diff(stamps[3:]), atol=1e-3)
     assert steps["time"][4] < 20  # not 100
@@ -46,4 +46,4 @@ def test_steps_of_a_sample_with_padding_at_both_ends_belong_to_their_inputs(tmp_
     padding = torch.zeros(1, 12, dtype=torch.bool)
     padding[0, :2] = padding[0, 10:] = True
     recording = record(nacre.NAC(8, 2).eval(), x, time, padding, out=tmp_path / "padded")
-    assert Source(recording).steps(0, "nac", 0, 2, 10)["inputStep"] == list(range(2, 10))
+    assert ViewerSource(recording).steps(0, "nac", 0, 2, 10)["inputStep"] == list(range(2, 10))

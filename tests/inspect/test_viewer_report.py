@@ -13,13 +13,13 @@ import torch
 from PIL import Image
 
 from nacre.inspect import record
-from nacre.inspect.recording.description import About
+from nacre.inspect.recording.description import Description
 from nacre.inspect.viewer import command as view
 from nacre.inspect.viewer import report as module
 from nacre.inspect.viewer.app import SCRIPTS, page_file
 from nacre.inspect.viewer.command import ViewOptions, open_recording
 from nacre.inspect.viewer.report import MOST_STEPS, write_report
-from nacre.inspect.viewer.source import Source
+from nacre.inspect.viewer.source import ViewerSource
 from support.viewer import Strange, digest, frames, one_layer, sequences, two_layers
 
 STEPS = 12
@@ -66,6 +66,7 @@ def example(tmp_path_factory):
 # Alone
 
 
+@pytest.mark.slow
 def test_a_report_refers_to_nothing_outside_of_itself(example, tmp_path):
     drives, _ = frames(tmp_path / "drives")
     text, page, _ = write(tmp_path / "look.html", example.recording, drives)
@@ -104,10 +105,11 @@ def test_the_served_page_asks_for_what_is_served_and_nothing_else():
     assert not [a for _, a in page.elements if "style" in a or any(name.startswith("on") for name in a)]
 
 
+@pytest.mark.slow
 def test_no_name_can_break_out_of_the_data(tmp_path):
     example = one_layer(tmp_path / "layer", 5)
     many = tuple(f"{NASTY} {i}" for i in range(8))
-    example.recording.about = About(NASTY, many[:3], many, many, time_unit=NASTY)
+    example.recording.about = Description(NASTY, many[:3], many, many, time_unit=NASTY)
     _, harmless, _ = write(tmp_path / "a.html", one_layer(tmp_path / "other", 5).recording)
     text, page, data = write(tmp_path / "b.html", example.recording, sample=2)
     run = data["about"]["runs"][0]
@@ -132,7 +134,7 @@ def states_of(head):
 @pytest.mark.parametrize("sample", [0, 2])
 def test_a_report_holds_the_sample(example, tmp_path, sample):
     _, _, data = write(tmp_path / "look.html", example.recording, sample=sample)
-    source, layer = Source(example.recording), example.recording.layers["nac"]
+    source, layer = ViewerSource(example.recording), example.recording.layers["nac"]
     [run] = data["about"]["runs"]
     assert (run["name"], run["samples"], run["lesions"]) == ("NAC", [f"sample {sample}"], False)
     assert run["layers"][0]["lengths"] == [STEPS]
@@ -168,8 +170,9 @@ def near(got, want):
     np.testing.assert_allclose(got, want, atol=1.1e-5 * max(1, np.nanmax(np.abs(want))))
 
 
+@pytest.mark.slow
 def test_two_runs_are_side_by_side(example, tmp_path):
-    drives, pictures = frames(tmp_path / "drives")
+    drives, images = frames(tmp_path / "drives")
     with two_layers(tmp_path / "two") as two:
         _, _, data = write(tmp_path / "look.html", drives, two.recording, sample=1)
     assert [run["name"] for run in data["about"]["runs"]] == ["drives", "Two"]
@@ -181,17 +184,18 @@ def test_two_runs_are_side_by_side(example, tmp_path):
             got, width = states_of(data["heads"][f"1/{number}/{head}"])
             assert (np.abs(got - layer.array("states")[1, :, head]) <= width / 255 + 1e-5).all()
     assert data["frames"][1] == []
-    assert len(data["frames"][0]) == len(pictures[1])
-    for address, pixels in zip(data["frames"][0], pictures[1], strict=True):
+    assert len(data["frames"][0]) == len(images[1])
+    for address, pixels in zip(data["frames"][0], images[1], strict=True):
         head, _, file = address.partition(",")
         assert head == "data:image/png;base64"
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(file)))), pixels)
     held = data["heads"]["0/0/0"]["steps"]
-    assert held["truth"] == pictures[1][:, 0, 0, 0].tolist()
+    assert held["truth"] == images[1][:, 0, 0, 0].tolist()
     near(held["answer"], drives.array("answer")[1, 0])
     assert "input" not in data["heads"]["0/0/0"]["curves"]
 
 
+@pytest.mark.slow
 def test_a_long_sample_is_thinned_out_evenly_and_the_report_says_so(tmp_path, monkeypatch):
     x, time = sequences(1, 1031)
     long = record(Strange(top_k=2), x, time, out=tmp_path / "long", detail="means")
@@ -307,9 +311,6 @@ def test_a_run_is_recorded_when_it_has_no_recording_or_an_old_one_or_if_told(exa
     assert open_recording(example.recording.path, 5, None, console, again=True).path == example.recording.path
 
 
-# What does not hold yet
-
-
 def test_a_model_that_went_wrong_has_a_report(tmp_path):
     model, (x, time) = Strange(), sequences(1, 9)
     with torch.no_grad():
@@ -317,6 +318,7 @@ def test_a_model_that_went_wrong_has_a_report(tmp_path):
     write(tmp_path / "look.html", record(model, x, time, out=tmp_path / "nan"))
 
 
+@pytest.mark.slow
 def test_a_report_of_several_layers_says_once_that_it_is_thinned_out(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_STEPS", 10)
     with two_layers(tmp_path / "two") as two:

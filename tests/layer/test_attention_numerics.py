@@ -4,18 +4,19 @@ import pytest
 import torch
 
 import nacre
-from nacre.layer import pairs
+from nacre.layer import pairs, selection
 from reference.memory import LargestTensor
+from support.cases import combinations
 
 MODES = ["exact", "euler", "steady"]
 
 pytestmark = pytest.mark.usefixtures("either_path")
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("match", ["none", "both"])
-def test_half_precision_layers_follow_float32(dtype, mode, match):
+@pytest.mark.parametrize(
+    ("mode", "dtype", "match"), combinations(MODES, [torch.bfloat16, torch.float16], ["none", "both"])
+)
+def test_half_precision_layers_follow_float32(mode, dtype, match):
     layer = nacre.NAC(16, 2, mode=mode, selection="exact", top_k=None, match=match)
     x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
     want = layer(x, time=time)
@@ -26,8 +27,7 @@ def test_half_precision_layers_follow_float32(dtype, mode, match):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("match", ["none", "both"])
+@pytest.mark.parametrize(("dtype", "match"), [(torch.bfloat16, "both"), (torch.float16, "none")])
 def test_autocast(dtype, match):
     layer = nacre.NAC(16, 2, top_k=None, match=match)
     x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
@@ -59,12 +59,11 @@ def test_same_seed_same_everything():
     assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
 
 
-@pytest.mark.parametrize("top_k", [3, None])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("top_k", "causal"), [(3, True), (None, False)])
 def test_chunks_change_neither_output_nor_gradient(monkeypatch, top_k, causal):
     layer = nacre.NAC(8, 2, top_k=top_k, causal=causal, dtype=torch.float64)
-    x = torch.randn(2, 37, 8, dtype=torch.float64, requires_grad=True)
-    time = torch.rand(2, 37).cumsum(1)
+    x = torch.randn(2, 23, 8, dtype=torch.float64, requires_grad=True)
+    time = torch.rand(2, 23).cumsum(1)
 
     def run():
         y = layer(x, time=time)
@@ -111,9 +110,11 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(layer(x), layer(x))
 
 
-def test_no_tensor_of_all_pairs_times_neurons_is_made():
+def test_no_tensor_of_all_pairs_times_neurons_is_made(monkeypatch):
+    monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 2**17)
+    monkeypatch.setattr(selection, "_CHUNK_ELEMENTS", 2**17)
     layer = nacre.NAC(16, 2)
-    length, neurons = 20_000, layer.backbone.wiring.num_neurons
+    length, neurons = 2000, layer.backbone.wiring.num_neurons
     x = torch.randn(1, length, 16)
     with torch.no_grad(), LargestTensor() as peak:
         layer(x)

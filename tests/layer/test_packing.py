@@ -5,7 +5,7 @@ import torch
 
 import nacre
 from nacre.layer import attention
-from nacre.layer.packing import Packing
+from nacre.layer.inputs import Packing
 
 
 def test_pack_unpack_and_number():

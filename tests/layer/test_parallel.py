@@ -30,7 +30,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("share", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_two_processes_give_the_gradients_of_one(share, tmp_path):
     config = nacre.NACConfig(d_model=8, num_heads=2, d_input=5, backbone_units=12, share_backbone=share)
     net = nacre.NACEncoder(config, num_layers=2)

@@ -55,22 +55,30 @@ def run(layer, state, x, time=None):
     return torch.stack(outputs, 1), state
 
 
-@pytest.mark.parametrize("timed", [True, False])
-@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+# Without time only some of the code differs.
+UNTIMED = ({}, {"mode": "euler"}, {"match": "both"}, {"match": "both", "top_k": None})
+CASES = [
+    pytest.param(o, timed, id=f"{name}-{timed}", marks=() if timed or o in UNTIMED else pytest.mark.deep)
+    for timed in (True, False)
+    for o, name in zip(OPTIONS, IDS, strict=True)
+]
+
+
+@pytest.mark.parametrize(("options", "timed"), CASES)
 def test_step_equals_forward(options, timed):
     layer = causal(**options)
-    x, time = data(layer, 3, 43)
+    x, time = data(layer, 3, 33)
     time = time if timed else None
-    y, state = run(layer, layer.init_state(3, max_len=43), x, time)
+    y, state = run(layer, layer.init_state(3, max_len=33), x, time)
     torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-12)
-    assert state.length.tolist() == [43] * 3
+    assert state.length.tolist() == [33] * 3
 
 
 @pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
 def test_step_equals_forward_in_single_precision(mode):
     layer = causal(torch.float32, mode=mode)
-    x, time = data(layer, 4, 100)
-    y, _ = run(layer, layer.init_state(4, max_len=128), x, time)
+    x, time = data(layer, 4, 60)
+    y, _ = run(layer, layer.init_state(4, max_len=64), x, time)
     torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-5)
 
 
@@ -202,12 +210,11 @@ def filled(layer, length, batch):
     return state._replace(length=state.length + length)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_step_costs_little_more_after_a_long_history():
     layer = nacre.NAC(64, 4, causal=True).eval()
-    x = torch.randn(
-        16, 64
-    )  # enough streams to see the work beside the fixed costs: looking at every key would fail
+    # Enough streams to see the work beside the fixed costs: looking at every key would fail.
+    x = torch.randn(16, 64)
     states = {length: filled(layer, length, batch=16) for length in (512, 8192)}
     seconds = {512: [], 8192: []}
     for _ in range(30):  # taking turns, so that both meet the same noise

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.models._cfc_loop import gated, run_steps, without_gate
+from nacre.models._cfc_recurrence import mixed, run_steps
 from nacre.native import cfc as native_cfc
 from nacre.native import library
 from support.hypothesis import examples
+from support.models import case
 
 ATOL = {torch.float32: 1e-5, torch.float64: 1e-11}
 
@@ -30,7 +31,7 @@ def layer(rows, length, units, hidden, dtype=torch.float64):
 
 
 def loop(*inputs, gate):
-    return run_steps(*inputs, update=gated if gate else without_gate)
+    return run_steps(*inputs, update=functools.partial(mixed, gate=gate))
 
 
 def run_layer(*inputs, gate):
@@ -64,12 +65,13 @@ def same(made, gate, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (1, 2), (5, 1), (5, 2), (19, 2)])
 @pytest.mark.parametrize("hidden", [0, 35])
-def test_parity_of_kernel_and_loop(hidden, rows, threads, dtype, on_threads):
-    on_threads(threads)
-    for gate in (True, False):
-        same(layer(rows, 6, 13, hidden, dtype), gate, dtype)
+def test_parity_of_kernel_and_loop(hidden, dtype, on_threads):
+    for rows, threads in ((1, 1), (1, 2), (5, 1), (5, 2), (19, 2)):
+        on_threads(threads)
+        for gate in (True, False):
+            with case(rows, "rows", threads, "threads", "gate" if gate else "no gate"):
+                same(layer(rows, 6, 13, hidden, dtype), gate, dtype)
 
 
 @examples(40)

@@ -58,9 +58,9 @@ def test_parity_contiformer_is_a_loop_over_pairs(causal, nodes, unfolds):
 
 def test_parity_contiformer_converges_to_dopri5():
     model = make(nodes=150, unfolds=1)
-    x, time = data(2, 4)
+    x, time = data(1, 4)
     with torch.no_grad():
-        want = torch.stack([contiformer(model, x[b], time[b], pair_by_solver) for b in range(2)])
+        want = contiformer(model, x[0], time[0], pair_by_solver)[None]
         fine = (model(x, time=time) - want).abs().max().item()
         model.nodes = 3
         default = (model(x, time=time) - want).abs().max().item()
@@ -188,10 +188,11 @@ def test_stamps_that_meet_are_the_limit_of_stamps_that_are_close(causal):
     close(near[:, [0, 3, 4]], equal[:, [0, 3, 4]], 1e-6)
 
 
-@pytest.mark.parametrize("option", [{"nodes": 2}, {"unfolds": 2}, {"causal": True}, {"time_scale": 2.0}])
-def test_each_option_matters(option):
+def test_each_option_matters():
     x, time = data()
-    assert not torch.allclose(make(**option)(x, time=4 * time), make()(x, time=4 * time), rtol=1e-7)
+    default = make()(x, time=4 * time)
+    for option in ({"nodes": 2}, {"unfolds": 2}, {"causal": True}, {"time_scale": 2.0}):
+        assert not torch.allclose(make(**option)(x, time=4 * time), default, rtol=1e-7), option
 
 
 def test_contiformer_refuses_bad_options():

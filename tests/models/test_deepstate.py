@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
+from nacre.models._base import prepare
 from nacre.models._kalman import kalman_filter, transition
-from nacre.models._steps import prepare
 from reference import deepstate as reference
 from support.hypothesis import examples
 
@@ -204,12 +204,12 @@ def test_the_future_changes_nothing_before():
     close(model(x, time=time)[:, :5], want, 1e-12)
 
 
-@pytest.mark.parametrize("option", ["hidden", "layers", "channels", "latent"])
-def test_options_act_and_are_checked(option):
+def test_options_act_and_are_checked():
     x, time = batch()
-    sizes = {"hidden": 5, "layers": 1, "channels": 1, "latent": 2}
-    assert not torch.allclose(make(**{option: sizes[option]})(x, time=time), make()(x, time=time))
-    with pytest.raises(ValueError, match=f"{option} must be at least 1, got 0"):
-        make(**{option: 0})
-    with pytest.raises(TypeError, match=f"{option} must be an integer"):
-        make(**{option: 1.5})
+    default = make()(x, time=time)
+    for option, size in {"hidden": 5, "layers": 1, "channels": 1, "latent": 2}.items():
+        assert not torch.allclose(make(**{option: size})(x, time=time), default), option
+        with pytest.raises(ValueError, match=f"{option} must be at least 1, got 0"):
+            make(**{option: 0})
+        with pytest.raises(TypeError, match=f"{option} must be an integer"):
+            make(**{option: 1.5})

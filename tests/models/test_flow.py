@@ -5,8 +5,7 @@ import torch
 from torchdiffeq import odeint
 
 from nacre.models._flow import SOLVERS, euler, flow, heun, tanh_field
-
-ORDERS = {"euler": 1, "heun": 2, "rk4": 4}
+from support.models import ORDERS
 
 
 def pendulum(y):

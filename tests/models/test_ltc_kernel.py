@@ -1,6 +1,6 @@
 """The kernels of LTC give what its PyTorch code gives.
 
-Apart from `test_models_ltc`, whose tests run twice: here kernels are on unless a test turns them off.
+Apart from `test_ltc`, whose tests run twice: here kernels are on unless a test turns them off.
 """
 
 import numpy as np
@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import nacre
-from models.test_ltc import NAMES, batch, make, same
-from nacre.models import _ltc_synapses as ltc_synapses
+from nacre.models import _ltc_neurons
 from nacre.models._ltc_neurons import LTCNeurons
 from nacre.native import library
 from nacre.native.ltc import hear, unfold
+from support.ltc import NAMES, batch, make, same
+from support.models import case
 
 
 def in_torch(monkeypatch, action):
@@ -23,14 +24,16 @@ def in_torch(monkeypatch, action):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("rows", [1, 5, 19])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_kernel_gives_what_torch_gives(name, threads, rows, dtype, monkeypatch):
-    model, (x, time) = make(name, dtype, d_model=12), batch(rows, dtype=dtype)
-    want = in_torch(monkeypatch, lambda: model(x, time=time))
-    torch.set_num_threads(threads)
-    same(model(x, time=time), want, [x, time, *model.parameters()])
+def test_the_kernel_gives_what_torch_gives(name, dtype, monkeypatch):
+    model = make(name, dtype, d_model=12)
+    for rows, threads in ((1, 1), (5, 2), (19, 1), (19, 2)):
+        x, time = batch(rows, dtype=dtype)
+        torch.set_num_threads(1)
+        want = in_torch(monkeypatch, lambda x=x, time=time: model(x, time=time))
+        torch.set_num_threads(threads)
+        with case(rows, "rows", threads, "threads"):
+            same(model(x, time=time), want, [x, time, *model.parameters()])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,6 +92,6 @@ def test_gradients_that_have_gradients_are_the_same_gradients(name):
 def test_chunks_of_rows_change_nothing(name, monkeypatch):
     model, (x, time) = make(name), batch()
     want = in_torch(monkeypatch, lambda: model(x, time=time))
-    monkeypatch.setattr(ltc_synapses, "_CHUNK_NUMBERS", 1000)
+    monkeypatch.setattr(_ltc_neurons, "_CHUNK_NUMBERS", 1000)
     got = in_torch(monkeypatch, lambda: model(x, time=time))
     same(got, want, [x, *model.parameters()])

@@ -5,21 +5,20 @@ import itertools
 import pytest
 import torch
 
-from models.test_flow import ORDERS
-from models.test_rnn import batch, check_parity, make
 from nacre.models.mmrnn import MMRNN
-from reference import rnn, zoo
+from reference import rnn
+from support.models import ORDERS, batch, check_parity, drawn, irregular, make
 
 
 @pytest.mark.parametrize("unfolds", [1, 3])
 def test_parity_mmrnn_is_lstm_cell_and_torchdiffeq_euler(unfolds):
-    check_parity(make(MMRNN, unfolds=unfolds), rnn.mmrnn)
+    check_parity(drawn(MMRNN, unfolds=unfolds), rnn.mmrnn)
 
 
 @pytest.mark.parametrize("solver", ORDERS)
 def test_errors_against_the_exact_flow_fall_by_the_order_of_the_solver(solver):
-    x, time = batch()
-    coarse = make(MMRNN, solver=solver, unfolds=24)
+    x, time = irregular()
+    coarse = drawn(MMRNN, solver=solver, unfolds=24)
     exact = rnn.mmrnn(coarse, x, time, None)
     fine = MMRNN(5, 8, solver=solver, unfolds=48).double()
     fine.load_state_dict(coarse.state_dict())
@@ -28,23 +27,23 @@ def test_errors_against_the_exact_flow_fall_by_the_order_of_the_solver(solver):
 
 
 def test_without_a_field_it_is_torch_lstm():
-    model = make(MMRNN)
+    model = drawn(MMRNN)
     with torch.no_grad():
         model.field_out.weight.zero_()
         model.field_out.bias.zero_()
     lstm = torch.nn.LSTM(5, 8, batch_first=True, dtype=torch.float64)
     lstm.load_state_dict({f"{name}_l0": value for name, value in rnn.lstm_weights(model.step).items()})
-    x, time = batch()
+    x, time = irregular()
     torch.testing.assert_close(model(x, time=time), lstm(x)[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 20.0])
 def test_memory_does_not_flow(scale):
     """Between steps c is the same tensor, and dc_i/dc_{i-1} is the forget gate, whatever time has passed."""
-    model = make(MMRNN)
+    model = drawn(MMRNN)
     calls = []
     hook = model.step.register_forward_hook(lambda _, args, out: calls.append((*args, *out)))
-    x, time = batch()
+    x, time = irregular()
     with torch.no_grad():
         model(x, time=time * scale)
     hook.remove()
@@ -64,11 +63,11 @@ def test_weights_start_as_documented():
     assert torch.equal(bias, torch.tensor([0.0] * 8 + [1.0] * 8 + [0.0] * 16))
 
 
-@pytest.mark.parametrize("options", [{"unfolds": 4}, {"solver": "heun"}, {"solver": "rk4"}])
-def test_options_change_the_output(options):
-    x, time = zoo.batch()
-    first, second = zoo.make("mmrnn")(x, time=time), zoo.make("mmrnn", **options)(x, time=time)
-    assert not torch.allclose(first, second, rtol=0, atol=1e-6)
+def test_options_change_the_output():
+    x, time = batch()
+    default = make("mmrnn")(x, time=time)
+    for options in ({"unfolds": 4}, {"solver": "heun"}, {"solver": "rk4"}):
+        assert not torch.allclose(make("mmrnn", **options)(x, time=time), default, rtol=0, atol=1e-6), options
 
 
 def test_bad_options_are_refused():

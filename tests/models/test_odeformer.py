@@ -6,6 +6,7 @@ from torch import nn
 
 import nacre
 from reference.compare import assert_same
+from support.models import case
 
 LENGTHS = [7, 4, 1]
 NAMES = ["odeformer", "ot-transformer"]
@@ -155,16 +156,15 @@ def test_penalty_scales_the_cost_alone():
     torch.testing.assert_close(two.aux_loss, 2 * one.aux_loss)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_hidden_width_is_that_of_the_model_unless_asked_for(name):
-    model = nacre.create(name, d_input=5, d_model=8, num_heads=2)
-    assert model.block.feedforward[0].out_features == 8
-    assert make(name).block.feedforward[0].out_features == 12
+def test_hidden_width_is_that_of_the_model_unless_asked_for():
+    for name in NAMES:
+        model = nacre.create(name, d_input=5, d_model=8, num_heads=2)
+        assert model.block.feedforward[0].out_features == 8, name
+        assert make(name).block.feedforward[0].out_features == 12, name
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
+def test_bad_options_are_explained():
+    for name, options, message in (
         ("odeformer", {"steps": 0}, "steps must be at least 1, got 0"),
         ("odeformer", {"step_size": 0.0}, "step_size must lie in"),
         ("odeformer", {"d_feedforward": 0}, "d_feedforward must be at least 1, got 0"),
@@ -172,12 +172,11 @@ def test_hidden_width_is_that_of_the_model_unless_asked_for(name):
         ("ot-transformer", {"steps": 0}, "steps must be at least 1, got 0"),
         ("ot-transformer", {"horizon": -1.0}, "horizon must lie in"),
         ("ot-transformer", {"penalty": -1.0}, "penalty must lie in"),
-    ],
-)
-def test_bad_options_are_explained(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        make(name, **options)
-    with pytest.raises(TypeError, match="causal must be True or False, got 'yes'"):
-        make(name, causal="yes")
-    with pytest.raises(ValueError, match="multiple of num_heads, got d_model=8, num_heads=3"):
-        nacre.create(name, d_input=5, d_model=8, num_heads=3)
+    ):
+        with case(name, options), pytest.raises(ValueError, match=message):
+            make(name, **options)
+    for name in NAMES:
+        with case(name), pytest.raises(TypeError, match="causal must be True or False, got 'yes'"):
+            make(name, causal="yes")
+        with case(name), pytest.raises(ValueError, match="multiple of num_heads, got d_model=8, num_heads=3"):
+            nacre.create(name, d_input=5, d_model=8, num_heads=3)

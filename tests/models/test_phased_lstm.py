@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.models.phased_lstm import PhasedLSTM
-from reference import rnn, zoo
+from reference import rnn
 from reference.compare import assert_same
+from support import models
 from support.hypothesis import examples
 
 
@@ -141,10 +142,10 @@ def test_gates_start_as_documented(longest):
 
 
 def test_options_change_the_output():
-    x, time = zoo.batch()
+    x, time = models.batch()
 
     def run(training, **options):
-        return zoo.make("phased-lstm", **options).train(training)(x, time=time)
+        return models.make("phased-lstm", **options).train(training)(x, time=time)
 
     assert not torch.allclose(run(True), run(True, leak=0.1), rtol=0, atol=1e-6)
     assert torch.equal(run(False), run(False, leak=0.1))

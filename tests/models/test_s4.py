@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nacre
 from nacre.models import _s4_kernel as s4_kernel
 from nacre.models import s4 as layer
-from nacre.models._scan import linear_scan
+from nacre.models._s4_kernel import linear_scan
 from reference import s4 as reference
 from reference.memory import LargestTensor
 from support.hypothesis import examples

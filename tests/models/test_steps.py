@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre._util.checks import ascending
-from nacre.models._steps import prepare
+from nacre.layer.inputs import ascending
+from nacre.models._base import prepare
 from support.hypothesis import examples
 
 NAN = float("nan")

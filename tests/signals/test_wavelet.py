@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nacre.signals.wavelet import Morlet
 from support.hypothesis import examples
+from support.refused import refused
 
 
 @examples(40)
@@ -60,9 +61,8 @@ def test_a_tone_is_found_at_its_frequency():
         assert found == pytest.approx(hertz, rel=0.12)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_makes_no_sense_is_refused():
+    for change, message in (
         ({"length": 1}, "length must be"),
         ({"scales": []}, "scales must be a list of positive numbers"),
         ({"scales": [3.0, 0.0]}, "scales must be a list of positive numbers"),
@@ -70,11 +70,9 @@ def test_a_tone_is_found_at_its_frequency():
         ({"bandwidth": -1.0}, "bandwidth must lie"),
         ({"precision": 2}, "precision must be"),
         ({"scales": [0.01]}, "scales must be larger than 0.01"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        Morlet(**({"length": 10, "scales": [2.0]} | change))
+    ):
+        with refused(message, case=f"{change}"):
+            Morlet(**({"length": 10, "scales": [2.0]} | change))
 
 
 def test_windows_of_another_length_are_refused():

@@ -1,4 +1,4 @@
-"""Tables, claims and picture of `nacre study spiral`."""
+"""Tables, claims and figure of `nacre study spiral`."""
 
 import json
 import math
@@ -7,15 +7,15 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
-from nacre.study.spiral import figures as spiral_plot
+from nacre.study.spiral import figures
 from nacre.study.spiral.claims import claims_of, sentences
 from nacre.study.spiral.figures import plot_spiral
-from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, Setting
+from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, SpiralSetting
 from nacre.study.spiral.run import SpiralRun
 from nacre.study.spiral.table import print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
 
-SMALL = Setting(heads=2)
+SMALL = SpiralSetting(heads=2)
 
 
 def result(setting=DEFAULT, seed=0, interpolation=1e-4, extrapolation=2e-4, steps=3):
@@ -43,7 +43,7 @@ def result(setting=DEFAULT, seed=0, interpolation=1e-4, extrapolation=2e-4, step
 
 def test_rows_are_means_over_seeds_and_the_default_is_in_two_sections():
     rows = rows_of(
-        [result(seed=0, interpolation=1e-4), result(seed=1, interpolation=3e-4), result(Setting(heads=1))]
+        [result(seed=0, interpolation=1e-4), result(seed=1, interpolation=3e-4), result(SpiralSetting(heads=1))]
     )
     assert [(row.section, row.heads, row.seeds) for row in rows] == [
         ("heads", 1, 1),
@@ -61,13 +61,13 @@ def test_rows_are_means_over_seeds_and_the_default_is_in_two_sections():
 
 
 def test_rows_of_other_budgets_are_kept_apart():
-    rows = rows_of([result(Setting(heads=1), steps=3), result(Setting(heads=1), steps=9)])
+    rows = rows_of([result(SpiralSetting(heads=1), steps=3), result(SpiralSetting(heads=1), steps=9)])
     assert [(row.steps, row.seeds) for row in rows] == [(3, 1), (9, 1)]
 
 
 def test_tables_show_errors_in_their_units_with_controls_and_claims():
-    results = [result(Setting(heads=32), seed, 1.5e-4, 2.5e-3) for seed in (0, 1)]
-    results += [result(Setting(top_k=k, length=50_000), 0, 1e-4 * (5 + k), 8e-4) for k in (2, 16)]
+    results = [result(SpiralSetting(heads=32), seed, 1.5e-4, 2.5e-3) for seed in (0, 1)]
+    results += [result(SpiralSetting(top_k=k, length=50_000), 0, 1e-4 * (5 + k), 8e-4) for k in (2, 16)]
     console = Console(width=100, record=True)
     print_rows(rows_of(results), console)
     text = " ".join(console.export_text().split())
@@ -79,13 +79,13 @@ def test_tables_show_errors_in_their_units_with_controls_and_claims():
     assert text.count("MSE of extrapolation:") == 1  # nothing is said of 4 heads, which were not run
 
 
-def test_claims_against_figures_worked_out_by_hand():
+def test_claims_against_numbers_worked_out_by_hand():
     heads = {1: 4e-4, 2: 5e-4, 4: 3e-4, 8: 2e-4}
     sparsity = {0.1: 1e-4, 0.9: 6e-4}  # and 0.5 with 4 heads' 3e-4
     keys = {(100, 2): 3e-4, (100, 8): 1e-4, (100, 32): 2e-4, (500, 2): 1e-4, (500, 8): 2e-4, (500, 32): 3e-4}
-    results = [result(Setting(heads=n), 0, e) for n, e in heads.items()]
-    results += [result(Setting(sparsity=s), 0, e) for s, e in sparsity.items()]
-    results += [result(Setting(top_k=k, length=n), 0, e) for (n, k), e in keys.items()]
+    results = [result(SpiralSetting(heads=n), 0, e) for n, e in heads.items()]
+    results += [result(SpiralSetting(sparsity=s), 0, e) for s, e in sparsity.items()]
+    results += [result(SpiralSetting(top_k=k, length=n), 0, e) for (n, k), e in keys.items()]
     claims = claims_of(rows_of(results), "interpolation")
     assert claims.four_heads == pytest.approx({1: -0.25, 2: -0.4})
     assert claims.best_heads == 8
@@ -112,8 +112,9 @@ def test_claims_leave_out_what_has_not_been_run():
         {},
     )
     assert sentences(nothing) == {}
-    some = [result(Setting(heads=1)), result(Setting(sparsity=0.9)), result(Setting(top_k=2, length=100))]
-    some += [result(Setting(top_k=2, length=500), 0, 3e-4), result(Setting(top_k=8, length=500))]
+    run = ({"heads": 1}, {"sparsity": 0.9}, {"top_k": 2, "length": 100}, {"top_k": 8, "length": 500})
+    some = [result(SpiralSetting(**options)) for options in run]
+    some += [result(SpiralSetting(top_k=2, length=500), 0, 3e-4)]
     claims = claims_of(rows_of(some), "interpolation")
     assert (claims.four_heads, claims.best_heads, claims.half_by_best) == ({}, 1, None)
     assert claims.best_keys == {100: 2, 500: 8}
@@ -121,44 +122,40 @@ def test_claims_leave_out_what_has_not_been_run():
 
 
 def test_a_run_that_diverged_is_never_the_best():
-    lost = float("nan")
-    some = [result(Setting(heads=1), 0, lost), result(Setting(heads=2)), result(Setting(sparsity=0.1), 0, lost)]
-    some += [result(), result(Setting(top_k=2, length=100), 0, lost), result(Setting(top_k=8, length=100))]
+    lost = ({"heads": 1}, {"sparsity": 0.1}, {"top_k": 2, "length": 100})
+    fine = ({"heads": 2}, {}, {"top_k": 8, "length": 100})
+    some = [result(SpiralSetting(**options), 0, math.nan) for options in lost]
+    some += [result(SpiralSetting(**options)) for options in fine]
     claims = claims_of(rows_of(some), "interpolation")
     assert (claims.best_heads, claims.best_sparsity, claims.half_by_best) == (2, 0.5, 1.0)
     assert claims.best_keys == {100: 8}
     assert claims.key_ranks == {2: 2.0, 8: 1.0}
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"mse": {}, "controls": {}}'])
-def test_a_damaged_file_is_named(tmp_path, text):
+def test_a_damaged_file_is_named(tmp_path):
     path = SpiralRun(SMALL, 2, 0).path(tmp_path)
     path.parent.mkdir(parents=True)
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"heads2-.*-seed0.json is damaged"):
-        read_results(tmp_path)
-
-
-@pytest.mark.parametrize("name", list(result()))
-def test_a_result_without_one_of_its_numbers_is_damaged(tmp_path, name):
+    for text in ("", "{}", "[]", '{"mse": {}, "controls": {}}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"heads2-.*-seed0.json is damaged"):
+            read_results(tmp_path)
     whole = result()
-    path = SpiralRun(DEFAULT, 3, 0).path(tmp_path)
-    path.parent.mkdir(parents=True)
     path.write_text(json.dumps(whole))
     assert read_results(tmp_path) == [whole]
-    path.write_text(json.dumps({key: value for key, value in whole.items() if key != name}))
-    with pytest.raises(ValueError, match=r"seed0.json is damaged"):
-        read_results(tmp_path)
+    for name in whole:  # nothing of it may be missing
+        path.write_text(json.dumps({key: value for key, value in whole.items() if key != name}))
+        with pytest.raises(ValueError, match=r"seed0.json is damaged"):
+            read_results(tmp_path)
 
 
-# The picture
+# The figure
 
 
-def test_the_picture_shows_means_of_each_value(monkeypatch):
+def test_the_figure_shows_means_of_each_value(monkeypatch):
     drawn = []
-    monkeypatch.setattr(spiral_plot, "png", lambda figure: drawn.append(figure) or b"")
-    results = [result(Setting(heads=n), seed, n * 1e-4 * (1 + seed)) for n in (1, 2, 8) for seed in (0, 1)]
-    results += [result(Setting(top_k=k, length=n), 0, 1e-4 * k) for k in (2, 8) for n in (100, 500)]
+    monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
+    results = [result(SpiralSetting(heads=n), seed, n * 1e-4 * (1 + seed)) for n in (1, 2, 8) for seed in (0, 1)]
+    results += [result(SpiralSetting(top_k=k, length=n), 0, 1e-4 * k) for k in (2, 8) for n in (100, 500)]
     plot_spiral(results)
     heads, sparsity, keys, *spirals = drawn[0].axes
     line = heads.lines[0]
@@ -172,16 +169,16 @@ def test_the_picture_shows_means_of_each_value(monkeypatch):
     assert [line.get_ydata()[0] for line in keys.lines] == pytest.approx([2e-4, 2e-4, 8e-4, 2e-4, 1e-3])
 
 
-def test_no_text_of_the_full_picture_overlaps_another(monkeypatch):
+def test_no_text_of_the_full_figure_overlaps_another(monkeypatch):
     drawn = []
-    monkeypatch.setattr(spiral_plot, "png", lambda figure: drawn.append(figure) or b"")
+    monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
     grid = GRIDS[Profile.PAPER]
     settings = dict.fromkeys(s for section in Section for s in grid.settings(section))
     results = [
         result(s, seed, 1e-4 * (1 + i % 7), 3e-4 * (1 + i % 3)) for i, s in enumerate(settings) for seed in (0, 1)
     ]
     for one in results:
-        if Setting(one["heads"], one["sparsity"], one["top_k"], one["length"]) == DEFAULT:
+        if SpiralSetting(one["heads"], one["sparsity"], one["top_k"], one["length"]) == DEFAULT:
             curve = [[i / 150, 0.5] for i in range(150)]
             one["trajectories"] = [{"clockwise": True, "seen": curve[:50], "truth": curve, "guess": curve}] * 4
     plot_spiral(results)

@@ -1,7 +1,18 @@
-"""Synthetic recordings of bearings in the file formats of the three rigs."""
+"""Synthetic recordings of bearings in the file formats of the three rigs, and tables of features."""
+
+import zlib
+from dataclasses import replace
 
 import numpy as np
 from scipy.io import savemat
+
+from nacre.data.rigs.feature_table import FeatureTable, write_table
+from nacre.data.rigs.rig import RIGS
+from nacre.signals.features import HOP, PAPER
+
+AXES = ("horizontal", "vertical")
+HOME = [("pronostia", f"Bearing1_{i}") for i in (1, 2, 3)]  # what folds are made of
+AWAY = [("pronostia", "Bearing2_1"), ("xjtu-sy", "Bearing1_1"), ("hust", "I601")]
 
 
 def vibration(samples, wear, rate=25_600.0, knocks=168.3, seed=0):
@@ -54,3 +65,40 @@ def write_hust(path, samples=20_000, axes=1, wear=0.7, **more):
     path.parent.mkdir(parents=True, exist_ok=True)
     savemat(path, {"data": vibration(samples, wear, 51_200.0)[:, :axes], "fs": 51_200.0, **more})
     return path
+
+
+def feature_table(rig, name, windows=(4,) * 8, **changes):
+    """A table with so many windows in each snapshot; its columns are in an order that is not the loader's."""
+    random = np.random.default_rng(zlib.crc32(f"{rig} {name}".encode()))
+    what = RIGS[rig]
+    file = np.repeat(np.arange(len(windows)), windows) if what.period else np.zeros(sum(windows), np.int64)
+    within = np.concatenate([np.arange(n) for n in windows]) if what.period else np.arange(sum(windows))
+    names = tuple(f"{axis}_{feature}" for feature in reversed(PAPER) for axis in AXES)
+    values = random.uniform(0.1, 5, (len(file), len(names)))
+    values[:, [name.endswith(("kurtosis", "skewness", "mean")) for name in names]] -= 2
+    condition = what.condition(name)
+    plain = FeatureTable(
+        rig=rig,
+        name=name,
+        seconds=file * (what.period or 0) + within * HOP / what.rate,
+        names=names,
+        values=values,
+        temperature=random.uniform(20, 80, len(file)) if rig == "pronostia" else np.full(len(file), np.nan),
+        file=file,
+        files=tuple(f"{i}.csv" for i in range(file[-1] + 1)),
+        rate=what.rate,
+        rpm=condition.rpm,
+        load=condition.load,
+    )
+    return replace(plain, **changes)
+
+
+def feature_tables(windows=(4,) * 8, known=(*HOME, *AWAY)):
+    """In the order of the data set: by rig, then by bearing."""
+    return [feature_table(*each, windows) for each in sorted(known)]
+
+
+def write_tables(folder, tables):
+    for table in tables:
+        write_table(folder / table.rig / f"{table.name}.parquet", table)
+    return folder

@@ -3,8 +3,8 @@
 import torch
 
 from nacre.data.dataset import UNSCORED, Dataset, Kind
-from nacre.tasks.answers import answers_of
-from nacre.tasks.controls.registry import create_control
+from nacre.tasks.controls import create_control
+from nacre.tasks.metrics import answers_of
 
 
 def ragged(kind, seed=0, n=60, longest=7):

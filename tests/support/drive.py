@@ -32,8 +32,8 @@ def write_episodes(folder, count=3, steps=6):
     return [write_episode(folder, episode(seed, steps + seed)) for seed in range(count)]
 
 
-def network(model="nac", kind=Kind.CLASSIFICATION, outputs=5, image=IMAGE, **options):
-    torch.manual_seed(0)
+def network(model="nac", kind=Kind.CLASSIFICATION, outputs=5, image=IMAGE, seed=0, **options):
+    torch.manual_seed(seed)
     made = TaskNetwork(
         model, kind, 3, outputs, d_model=8, num_heads=2, dense=[8], image=image, options=options, time_scale=0.06
     )
@@ -42,7 +42,7 @@ def network(model="nac", kind=Kind.CLASSIFICATION, outputs=5, image=IMAGE, **opt
 
 
 def write_run(directory, model="nac", seeds=(0, 1, 2), weight_seed=0, **options):
-    """A run directory as `nacre train carracing` leaves it, with an untrained network."""
+    """A run directory as `nacre train carracing` writes it, with an untrained network."""
     net = network(model, **(CAUSAL if model.startswith("nac") else {}), **options)
     with torch.no_grad():
         net.head[-1].bias.copy_(torch.randn(5, generator=torch.Generator().manual_seed(weight_seed)))

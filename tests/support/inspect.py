@@ -5,10 +5,9 @@ import torch
 
 from nacre import NAC
 from nacre.inspect import Recording
-from nacre.inspect.recording.block_writer import new_array
-from nacre.inspect.recording.description import About
+from nacre.inspect.recording.arrays import new_array
+from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.layer_writer import Detail, LayerWriter
-from nacre.inspect.recording.record import new_group, write_sample
 from nacre.inspect.recording.writer import RecordingWriter
 
 LAYER = NAC(4, 2, wiring="random", backbone_units=6)
@@ -29,15 +28,15 @@ def write(path, states, answers, *, gates=None, truth=None, inputs=None, start=0
         inputs: Steps of the input of each sample; as many as the layer has if not given.
         start: First stamp of the input; it counts steps.
         stamps: For each sample [T] stamps of the layer, if it has any.
-        about: What `About` says.
+        about: What `Description` says.
     """
     lengths, samples = [len(x) for x in states], len(states)
     inputs = inputs or lengths
     about = {"outputs": tuple(f"y{i}" for i in range(answers[0].shape[1])), **about}
     with RecordingWriter(path, samples, LAYER) as writer:
-        group = new_group(writer, "layer")
+        group = writer.new_layer("layer")
         described = LayerWriter(group, LAYER, "float32", Detail.MEANS, samples)
-        described.describe(LAYER.backbone.wiring.to_dict(), max(lengths), 8)
+        described.describe(max(lengths), 8)
         assert tuple(described.gate_names) == GATES
         group.attrs["length"] = lengths
         gates = gates or [np.ones((length, 2, len(GATES))) for length in lengths]
@@ -49,14 +48,14 @@ def write(path, states, answers, *, gates=None, truth=None, inputs=None, start=0
                 array[i, : len(values)] = values
         for i in range(samples):
             time = start + torch.arange(inputs[i], dtype=torch.float64)
-            write_sample(writer, i, torch.zeros(inputs[i], 1), time, max(inputs))
+            writer.put_inputs(i, torch.zeros(inputs[i], 1), time, max(inputs))
             said = "answer" if about.get("once") else "output"
             writer.put(said, i, 0, answers[i].astype(np.float32), max(map(len, answers)))
             if truth is not None:
                 writer.put("truth", i, 0, truth[i], max(map(len, truth)))
         lengths_of = {"x": inputs} | ({} if about.get("once") else {"output": [len(a) for a in answers]})
         names = tuple(f"sample {i}" for i in range(samples))
-        writer.finish(About(name="by hand", samples=names, **about), lengths_of)
+        writer.finish(Description(name="by hand", samples=names, **about), lengths_of)
     return Recording(path)
 
 

@@ -106,23 +106,9 @@ def odd_wiring():
     """Groups in no order; motor neurons speak back, to each other and to themselves; one is unheard."""
     groups = ("motor", "command", "inter", "inter", "command", "motor", "inter")
     adjacency = np.zeros((7, 7), np.int8)
-    heard = [
-        (3, 1),
-        (3, 4),
-        (6, 4),
-        (6, 1),
-        (1, 0),
-        (4, 0),
-        (4, 5),
-        (1, 4),
-        (4, 1),
-        (0, 5),
-        (5, 0),
-        (0, 3),
-        (5, 5),
-    ]
-    for number, (source, target) in enumerate(heard):
-        adjacency[source, target] = 1 if number % 3 else -1
+    heard = "31 34 64 61 10 40 45 14 41 05 50 03 55"  # source and target
+    for number, (source, target) in enumerate(heard.split()):
+        adjacency[int(source), int(target)] = 1 if number % 3 else -1
     adjacency[4, LONELY] = 1
     feeds = np.zeros((2 * EACH, 7), np.int8)
     feeds[:, [2, 3, 6]] = 1
@@ -138,7 +124,7 @@ def assert_like_the_slow_way(layer, lesion):
     heads = [silent if everywhere or h == lesion.head else () for h in range(HEADS)]
     assert torch.equal(plain.index, trace.index)
     phi, omega, out = reference(layer, plain, heads)
-    torch.testing.assert_close(trace.phi, phi, atol=1e-9, rtol=0)
-    torch.testing.assert_close(trace.omega, omega, atol=1e-9, rtol=0)
-    torch.testing.assert_close(y, out, atol=1e-9, rtol=0)
+    for got, want in ((trace.phi, phi), (trace.omega, omega), (y, out)):
+        case = f"{lesion}, {layer.config}"
+        torch.testing.assert_close(got, want, atol=1e-9, rtol=0, msg=lambda text, case=case: f"{case}: {text}")
     return before, plain, y, trace

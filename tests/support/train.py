@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nacre import cli
-from nacre.data import Dataset, SplitBy, from_arrays, make_splits
+from nacre.data import Dataset, Kind, SplitBy, from_arrays, make_splits
 from nacre.tasks.recipe import NetworkRecipe, Profile, Recipe, SplitRecipe, TrainingRecipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
@@ -53,6 +53,29 @@ def task_of(data: Dataset, **training) -> Task:
     """A task on a data set that no recipe can name."""
     recipe = replace(TINY, name=data.name, training=replace(TINY.training, **training))
     return Task(recipe, data, make_splits(data, SplitBy.GROUP, 3), None)
+
+
+def noise(count=1, size=(66, 200), seed=0):
+    """Random images."""
+    return torch.randint(256, (count, *size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def drive(cameras=3, segments=6, each=8, size=(12, 20)):
+    """Segments of random images, and steering that is never the same twice."""
+    n = segments * each
+    return Dataset(
+        name="drive",
+        kind=Kind.REGRESSION,
+        values=noise(n * cameras, size),
+        time=torch.arange(n).repeat(cameras).double(),
+        start=torch.arange(n),
+        length=torch.ones(n, dtype=torch.int64),
+        y=torch.linspace(-0.7, 0.7, n).unsqueeze(1),
+        group=torch.arange(segments).repeat_interleave(each),
+        groups=tuple(map(str, range(segments))),
+        features=("red", "green", "blue"),
+        targets=("steering",),
+    )
 
 
 def with_data(task: Task, **changes) -> Task:

@@ -4,6 +4,7 @@ import csv
 import io
 import zipfile
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,15 @@ HEADER = ["center", "left", "right", "steering", "throttle", "brake", "speed"]
 
 def image_file(shade, size=(320, 160), kind="JPEG") -> bytes:
     """An image file of one shade of grey, or of an array of pixels."""
-    image = Image.fromarray(shade) if isinstance(shade, np.ndarray) else Image.new("RGB", size, (shade,) * 3)
+    return _file(Image.fromarray(shade), kind) if isinstance(shade, np.ndarray) else _grey(shade, size, kind)
+
+
+@cache
+def _grey(shade, size, kind) -> bytes:
+    return _file(Image.new("RGB", size, (shade,) * 3), kind)
+
+
+def _file(image, kind) -> bytes:
     file = io.BytesIO()
     image.save(file, kind)
     return file.getvalue()

@@ -13,15 +13,15 @@ from PIL import Image
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from nacre.drive.udacity.link import Patience
+from nacre.drive.udacity.link import Timeouts
 from nacre.drive.udacity.server import ServerOptions, UdacityServer
 
-FRAGMENT = 1016  # bytes; the WebSocket library of the simulator cuts its messages so
+FRAGMENT = 1016  # bytes; the simulator's WebSocket library sends messages in fragments of this size
 ADDRESS = "ws://127.0.0.1:{}/socket.io/?EIO=4&transport=websocket"
 
 
-def picture(rng):
-    """A smooth random picture, uint8 [160, 320, 3]."""
+def random_image(rng):
+    """A smooth random image, uint8 [160, 320, 3]."""
     coarse = rng.integers(0, 256, (10, 20, 3), dtype=np.uint8)
     return np.repeat(np.repeat(coarse, 16, axis=0), 16, axis=1)
 
@@ -123,7 +123,7 @@ def running(driver=lean, **options):
     started, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
     # Long waits by default, so that a slow machine fails no test; tests of waiting bring their own.
-    options = {"patience": Patience(telemetry=60.0, answer=60.0)} | options
+    options = {"timeouts": Timeouts(telemetry=60.0, answer=60.0)} | options
     server = UdacityServer(driver, ServerOptions(port=0, **options))
 
     def ready(number):

@@ -17,10 +17,9 @@ from torch import nn
 import nacre
 from nacre import io as nacre_io
 from nacre.inspect import Recording, record
-from nacre.inspect.recording.description import About
+from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import watching
 from nacre.inspect.recording.layer_writer import Detail, LayerWriter
-from nacre.inspect.recording.record import new_group, write_sample
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.inspect.viewer import command as view
 from nacre.inspect.viewer.app import make_app
@@ -114,31 +113,31 @@ class Answers(nn.Module):
 
 
 def frames(out, steps=(7, 4), colours=3) -> tuple[Recording, list[np.ndarray]]:
-    """Drives of different lengths, by hand: the layer sees the rows of each picture [5, 6] as one vector."""
+    """Drives of different lengths, by hand: the layer sees the rows of each frame [5, 6] as one vector."""
     random, size = np.random.default_rng(3), (5, 6)
-    pictures = [random.integers(0, 256, (n, *size, colours), dtype=np.uint8) for n in steps]
+    images = [random.integers(0, 256, (n, *size, colours), dtype=np.uint8) for n in steps]
     model, layers = Strange(30 * colours), {}
     with RecordingWriter(out, len(steps), model) as writer:
-        for sample, seen in enumerate(pictures):
+        for sample, seen in enumerate(images):
 
             def observer(name, layer, sample=sample):
                 if name not in layers:
-                    layers[name] = LayerWriter(new_group(writer, name), layer, "float32", Detail.MEANS, len(steps))
+                    layers[name] = LayerWriter(writer.new_layer(name), layer, "float32", Detail.MEANS, len(steps))
                 layers[name].first = sample
                 return layers[name]
 
             x, time = torch.from_numpy(seen), torch.arange(len(seen)) * 0.5 + 3
             with watching(model, observer), torch.no_grad():
                 y = model(x.flatten(1).unsqueeze(0) / 255, time.unsqueeze(0))
-            write_sample(writer, sample, x, time, max(steps))
+            writer.put_inputs(sample, x, time, max(steps))
             writer.put("output", sample, 0, y[0].numpy(), max(steps))
             writer.put("truth", sample, 0, seen[:, 0, 0, 0].astype(np.int64), max(steps))
             writer.put("answer", sample, 0, y.mean(1).numpy(), 1)
         for layer in layers.values():
             layer.finish()
-        about = About("drives", tuple(f"drive {i}" for i in range(len(steps))), outputs=("steer",))
+        about = Description("drives", tuple(f"drive {i}" for i in range(len(steps))), outputs=("steer",))
         writer.finish(about, {"x": list(steps), "output": list(steps)})
-    return Recording(out), pictures
+    return Recording(out), images
 
 
 # The server

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.batches import Augmented
-from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.augment import steering as augment
-from nacre.tasks.augment.registry import augmentation_of
-from nacre.tasks.augment.steering import Draws, changed, draw, steering
-from nacre.tasks.image_encoder import Eye
+from nacre.data.dataset import Kind
+from nacre.tasks.augment import augmentation_of, steering
+from nacre.tasks.augment.steering import Draws, augment_steering, changed, draw
+from nacre.tasks.image_encoder import ImageEncoder
 from nacre.tasks.recipe import ImageRecipe, load_recipe, parse_recipe, to_toml
+from support.train import drive, noise
 
 SIZE = (66, 200)
 
@@ -33,34 +33,11 @@ def nothing(count=1, **changes):
     return Draws(**(calm | {name: torch.as_tensor(value) for name, value in changes.items()}))
 
 
-def noise(count=1, size=SIZE, seed=0):
-    """Random images."""
-    return torch.randint(256, (count, *size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-
-
 def column(place, size=SIZE):
     """A black image with one white column."""
     image = torch.zeros(1, *size, 3, dtype=torch.uint8)
     image[:, :, place] = 255
     return image
-
-
-def drive(cameras=3, segments=6, each=8, size=(12, 20)):
-    """Segments of random images, and steering that is never the same twice."""
-    n = segments * each
-    return Dataset(
-        name="drive",
-        kind=Kind.REGRESSION,
-        values=noise(n * cameras, size),
-        time=torch.arange(n).repeat(cameras).double(),
-        start=torch.arange(n),
-        length=torch.ones(n, dtype=torch.int64),
-        y=torch.linspace(-0.7, 0.7, n).unsqueeze(1),
-        group=torch.arange(segments).repeat_interleave(each),
-        groups=tuple(map(str, range(segments))),
-        features=("red", "green", "blue"),
-        targets=("steering",),
-    )
 
 
 # --- each effect alone --------------------------------------------------------------------------------------
@@ -182,7 +159,7 @@ def many(cameras):
     """A batch of 8,000 samples of one drive, plain and changed."""
     data = drive(cameras)
     index = torch.randint(len(data), (8000,), generator=torch.Generator().manual_seed(1))
-    return data.batch(index), Augmented(data, steering, 0)[index]
+    return data.batch(index), Augmented(data, augment_steering, 0)[index]
 
 
 def test_six_of_ten_images_are_changed():
@@ -204,10 +181,10 @@ def test_on_average_what_is_changed_steers_straight_ahead():
 
 def test_changed_images_come_from_the_drawn_cameras(monkeypatch):
     data = drive()
-    monkeypatch.setattr(augment, "SHARE", 1.0)
-    monkeypatch.setattr(augment, "draw", lambda count, cameras, _: nothing(3, camera=[0, 1, 2]))
+    monkeypatch.setattr(steering, "SHARE", 1.0)
+    monkeypatch.setattr(steering, "draw", lambda count, cameras, _: nothing(3, camera=[0, 1, 2]))
     index = torch.tensor([5, 7, 11])
-    batch = steering(data, index, torch.Generator())
+    batch = augment_steering(data, index, torch.Generator())
     n = len(data)
     assert torch.equal(batch.x[:, 0], data.values[[5, n + 7, 2 * n + 11]])
     assert batch.y[:, 0].tolist() == pytest.approx((data.y[index, 0] + torch.tensor([0, 0.2, -0.2])).tolist())
@@ -221,14 +198,14 @@ def test_with_one_camera_no_other_is_drawn():
 def test_the_data_itself_is_never_changed():
     data = drive()
     before = data.digest
-    Augmented(data, steering, 0)[torch.arange(len(data))]
+    Augmented(data, augment_steering, 0)[torch.arange(len(data))]
     assert replace(data).digest == before
 
 
 def test_what_is_drawn_depends_on_the_seed_and_the_batch_alone():
     data = drive()
     one, other = torch.arange(8), torch.arange(8, 16)
-    first = Augmented(data, steering, 0)
+    first = Augmented(data, augment_steering, 0)
     wanted = first[one]
     torch.manual_seed(99)
     state = torch.get_rng_state()
@@ -237,7 +214,7 @@ def test_what_is_drawn_depends_on_the_seed_and_the_batch_alone():
     assert torch.equal(again.x, wanted.x)
     assert torch.equal(again.y, wanted.y)
     assert torch.equal(torch.get_rng_state(), state)  # nor does it take numbers from dropout
-    assert not torch.equal(Augmented(data, steering, 1)[one].x, wanted.x)
+    assert not torch.equal(Augmented(data, augment_steering, 1)[one].x, wanted.x)
     turned = first[one.flip(0)]  # another batch, though of the same sequences
     assert not torch.equal(turned.x.flip(0), wanted.x)
 
@@ -245,7 +222,7 @@ def test_what_is_drawn_depends_on_the_seed_and_the_batch_alone():
 def test_two_batches_do_not_share_what_is_drawn():
     data = drive()
     data = replace(data, y=torch.zeros_like(data.y))
-    source = Augmented(data, steering, 0)
+    source = Augmented(data, augment_steering, 0)
     first, second = source[torch.arange(8)].y, source[torch.arange(8, 16)].y
     assert not torch.equal(first, second)
 
@@ -262,7 +239,7 @@ def test_two_batches_do_not_share_what_is_drawn():
 )
 def test_other_data_is_refused_before_training(change):
     data = drive()
-    assert augmentation_of("steering", data) is steering
+    assert augmentation_of("steering", data) is augment_steering
     if change.get("kind"):
         change = change | {"y": torch.zeros(144, 1)}
     with pytest.raises(
@@ -326,7 +303,7 @@ def test_bad_keys_are_named(text, message):
 
 @pytest.mark.parametrize(("after", "wanted"), [("each", [0.4, 0.4]), ("last", [0.0, 0.4])])
 def test_dropout_follows_each_convolution_or_the_last_one(after, wanted):
-    eye = Eye((12, 20), 3, [[4, 3, 1], [5, 3, 1]], dropout=0.4, dropout_after=after)
+    eye = ImageEncoder((12, 20), 3, [[4, 3, 1], [5, 3, 1]], dropout=0.4, dropout_after=after)
     assert [layer.p for layer in eye.layers if isinstance(layer, torch.nn.Dropout)] == wanted
 
 
@@ -335,7 +312,7 @@ def test_features_of_a_new_eye_differ_from_image_to_image_about_as_much_as_pixel
     torch.manual_seed(0)
     image = load_recipe(task).network.image
     images = torch.rand(20, 1, *size, 3) * 2 - 1
-    eye = Eye(size, 3, image.conv, image.activation, image.tokens)
+    eye = ImageEncoder(size, 3, image.conv, image.activation, image.tokens)
     tokens = eye(images, torch.zeros(20, 1), torch.zeros(20, 1).bool())[0]
     assert 0.2 < tokens.std(0).mean().item() < 2
     torch.testing.assert_close(tokens.mean(-1), torch.zeros(tokens.shape[:2]), rtol=0, atol=1e-5)

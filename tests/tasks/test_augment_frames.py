@@ -13,9 +13,8 @@ from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.carracing.expert import choose
 from nacre.drive.carracing.road import Road
 from nacre.drive.carracing.world import Pose, World
-from nacre.tasks.augment import frames as augment_frames
-from nacre.tasks.augment.frames import BRIGHTEST, DASHBOARD, frames, mirrored, other_side, recoloured
-from nacre.tasks.augment.registry import augmentation_of
+from nacre.tasks.augment import augmentation_of, frames
+from nacre.tasks.augment.frames import BRIGHTEST, DASHBOARD, augment_frames, mirrored, other_side, recoloured
 from support.drive import write_episodes
 
 COAST, RIGHT, LEFT, GAS, BRAKE = range(5)
@@ -41,19 +40,19 @@ def drawn(seed=0):
 # --- mirrors ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turning", [2, 8])
-def test_mirrored_instruments_are_those_of_a_car_that_turns_to_the_other_side(turning):
-    seen = []
+@pytest.mark.slow
+def test_mirrored_instruments_are_those_of_a_car_that_turns_to_the_other_side():
+    turns = []
     for side in (LEFT, RIGHT):
         with World(seed=3) as world:
-            for action in [GAS] * 30 + [side] * turning:
-                frame = world.step(action)
-            seen.append(torch.from_numpy(frame.copy()))
-    left, right = (frame[DASHBOARD:].short() for frame in (mirrored(seen[0]), seen[1]))
-    apart = (left - right).abs()
-    assert apart.amax() <= 64  # the edge of a bar lies inside a pixel
-    assert apart.float().mean() < 1
-    assert (seen[0][DASHBOARD:].short() - seen[1][DASHBOARD:].short()).abs().amax() > 128  # they do differ
+            frames = [torch.from_numpy(world.step(action).copy()) for action in [GAS] * 30 + [side] * 8]
+        turns.append(frames[30:])
+    for turning in (2, 8):
+        left, right = (frames[turning - 1] for frames in turns)
+        apart = (mirrored(left)[DASHBOARD:].short() - right[DASHBOARD:].short()).abs()
+        assert apart.amax() <= 64, turning  # the edge of a bar lies inside a pixel
+        assert apart.float().mean() < 1, turning
+        assert (left[DASHBOARD:].short() - right[DASHBOARD:].short()).abs().amax() > 128, turning  # they differ
 
 
 def test_the_view_is_mirrored_whole():
@@ -109,9 +108,9 @@ def test_without_exchange_and_inversion_nothing_changes():
 
 
 def test_labels_turn_just_where_frames_do(data, monkeypatch):
-    monkeypatch.setattr(augment_frames, "RECOLOURED", 0.0)
+    monkeypatch.setattr(frames, "RECOLOURED", 0.0)
     index = torch.arange(len(data))
-    plain, batch = data.batch(index), frames(data, index, drawn())
+    plain, batch = data.batch(index), augment_frames(data, index, drawn())
     valid = ~plain.key_padding_mask
     same = torch.tensor([torch.equal(a[v], b[v]) for a, b, v in zip(batch.x, plain.x, valid, strict=True)])
     assert 0.35 < same.float().mean() < 0.65
@@ -122,9 +121,9 @@ def test_labels_turn_just_where_frames_do(data, monkeypatch):
 
 
 def test_half_of_the_windows_keep_their_colours(data, monkeypatch):
-    monkeypatch.setattr(augment_frames, "MIRRORED", 0.0)
+    monkeypatch.setattr(frames, "MIRRORED", 0.0)
     index = torch.arange(len(data))
-    plain, batch = data.batch(index), frames(data, index, drawn())
+    plain, batch = data.batch(index), augment_frames(data, index, drawn())
     same = (batch.x == plain.x).flatten(1).all(1)
     assert 0.35 < same.float().mean() < 0.7
     assert torch.equal(batch.y, plain.y)
@@ -133,7 +132,7 @@ def test_half_of_the_windows_keep_their_colours(data, monkeypatch):
 def test_padding_stays_dark_and_stamps_stay(data):
     index = data.start.new_tensor([0, 1, 2])  # the first moments of a drive have fewer frames
     for seed in range(8):
-        plain, batch = data.batch(index), frames(data, index, drawn(seed))
+        plain, batch = data.batch(index), augment_frames(data, index, drawn(seed))
         assert plain.key_padding_mask.any()
         assert not batch.x[plain.key_padding_mask].any()
         for name in ("time", "key_padding_mask", "group"):
@@ -142,14 +141,14 @@ def test_padding_stays_dark_and_stamps_stay(data):
 
 def test_the_data_itself_is_never_changed(data):
     before = data.values.clone(), data.y.clone()
-    frames(data, torch.arange(20), drawn())
+    augment_frames(data, torch.arange(20), drawn())
     assert torch.equal(data.values, before[0])
     assert torch.equal(data.y, before[1])
 
 
 def test_what_is_drawn_depends_on_the_seed_and_the_batch_alone(data):
     index = torch.arange(12)
-    once, again, other = (Augmented(data, frames, seed)[index] for seed in (1, 1, 2))
+    once, again, other = (Augmented(data, augment_frames, seed)[index] for seed in (1, 1, 2))
     assert torch.equal(once.x, again.x)
     assert not torch.equal(once.x, other.x)
 
@@ -159,6 +158,6 @@ def test_what_is_drawn_depends_on_the_seed_and_the_batch_alone(data):
     [{"classes": ACTIONS[::-1]}, {"kind": Kind.STEP_CLASSIFICATION}, {"values": torch.zeros(123, 48, 48, 3)}],
 )
 def test_other_data_is_refused_before_training(data, change):
-    assert augmentation_of("frames", data) is frames
+    assert augmentation_of("frames", data) is augment_frames
     with pytest.raises(ValueError, match=r"'frames' is for frames of CarRacing.*; carracing is something else"):
         augmentation_of("frames", replace(data, **change))

@@ -1,6 +1,7 @@
 """Trivial controls: what all of them promise, and those that need no features."""
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.data.dataset import UNSCORED, Kind
-from nacre.tasks.answers import answers_of, scored, steps_of
+from nacre.tasks.controls import CONTROLS, controls_for, create_control
 from nacre.tasks.controls import features as control_features
-from nacre.tasks.controls.registry import CONTROLS, controls_for, create_control
+from nacre.tasks.metrics import answers_of, is_scored, steps_of
 from support.controls import example, fitted, halves, ragged, series, walk
 from support.hypothesis import examples
 
@@ -29,14 +30,13 @@ PAIRS = [(kind, name) for kind, names in EXPECTED.items() for name in names]
 # --- answers ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(seed=st.integers(0, 50), order=st.lists(st.integers(0, 19), min_size=1, max_size=12))
-@examples(15)
+@given(st.sampled_from(KINDS), st.integers(0, 50), st.lists(st.integers(0, 19), min_size=1, max_size=12))
+@examples(75)
 def test_answers_are_the_scored_ones_of_a_batch_in_its_order(kind, seed, order):
     data = series(walk(27)) if kind is Kind.FORECASTING else ragged(kind, seed, n=20)
     index = torch.tensor(order)  # any order, some twice
     batch = data.batch(index)
-    mask = scored(batch, kind)
+    mask = is_scored(batch.y, kind)
     assert mask.shape == batch.y.shape[: 2 if kind.each_step else 1]
     assert torch.equal(answers_of(data, index), batch.y[mask])
 
@@ -53,73 +53,76 @@ def test_steps_of_sequences_in_any_order():
 # --- all of them --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_which_controls_a_kind_has(kind):
-    assert controls_for(example(kind)) == EXPECTED[kind]
+def test_which_controls_a_kind_has():
+    assert {kind: controls_for(example(kind)) for kind in KINDS} == EXPECTED
 
 
-@pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_one_output_for_each_scored_answer_and_the_same_each_time(kind, name):
-    data = example(kind)
-    train, test = halves(data)
-    first, second = (fitted(name, data, train) for _ in range(2))
-    outputs = first.predict(data, test)
-    assert outputs.shape == (len(answers_of(data, test)), data.outputs)
-    assert outputs.dtype == torch.float32
-    assert outputs.isfinite().all()
-    assert torch.equal(outputs, second.predict(data, test))
-    assert first.parameters == second.parameters
-    if kind.has_classes:
-        torch.testing.assert_close(outputs.sum(1), torch.ones(len(outputs)))
-
-
-@pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_only_training_sequences_are_learned_from(kind, name):
-    data = example(kind)
-    train, test = torch.arange(40), torch.arange(50, len(data))
-    rows = torch.arange(len(data.values)) >= data.stop[:40].max()  # rows that no training sequence uses
-    answers = rows if kind.each_step else torch.arange(len(data)) >= 40
-    values, y, time = data.values.clone(), data.y.clone(), data.time.clone()
-    values[rows] = values[rows].flip(0) * 100 + 7
-    y[answers] = 0 if kind.has_classes else 1e6
-    time[rows] += 1e4
-    changed = dataclasses.replace(data, values=values, y=y, time=time)
-    before, after = fitted(name, data, train), fitted(name, changed, train)
-    assert torch.equal(before.predict(data, test), after.predict(data, test))
-    assert before.parameters == after.parameters
-
-
-@pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_predictions_do_not_depend_on_the_order_of_the_index(kind, name):
+@cache
+def trained(kind, name):
+    """A data set, the part to predict, a control that is fitted to the other one, and its predictions."""
     data = example(kind)
     train, test = halves(data)
     control = fitted(name, data, train)
-    apart = torch.cat([control.predict(data, one) for one in test.flip(0).split(1)])
-    torch.testing.assert_close(control.predict(data, test.flip(0)), apart)
+    return data, test, control, control.predict(data, test)
 
 
-@pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_predictions_do_not_read_the_true_answers(kind, name):
-    data = example(kind)
-    train, test = halves(data)
-    control = fitted(name, data, train)
-    y = data.y.clone()
-    keep = y != UNSCORED if kind.has_classes else ~y.isnan()  # what is scored stays scored
-    y[keep] = 2 if kind.has_classes else -5.0
-    changed = dataclasses.replace(data, y=y)
-    assert torch.equal(control.predict(data, test), control.predict(changed, test))
+def test_one_output_for_each_scored_answer_and_the_same_each_time():
+    for kind, name in PAIRS:
+        data, test, first, outputs = trained(kind, name)
+        second = fitted(name, data, halves(data)[0])
+        assert outputs.shape == (len(answers_of(data, test)), data.outputs), (kind, name)
+        assert outputs.dtype == torch.float32, (kind, name)
+        assert outputs.isfinite().all(), (kind, name)
+        assert torch.equal(outputs, second.predict(data, test)), (kind, name)
+        assert first.parameters == second.parameters, (kind, name)
+        if kind.has_classes:
+            torch.testing.assert_close(outputs.sum(1), torch.ones(len(outputs)))
 
 
-@pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_small_chunks_give_the_same_as_one(kind, name, monkeypatch):
-    data = example(kind)
-    train, test = halves(data)
-    assert len(control_features.chunks(data, train)) == 1
-    once = fitted(name, data, train)
-    monkeypatch.setattr(control_features, "CHUNK_VALUES", 100)
-    assert len(control_features.chunks(data, train)) > 3
-    chunked = fitted(name, data, train)
-    torch.testing.assert_close(once.predict(data, test), chunked.predict(data, test), rtol=1e-5, atol=1e-5)
+def test_only_training_sequences_are_learned_from():
+    for kind, name in PAIRS:
+        data = example(kind)
+        train, test = torch.arange(40), torch.arange(50, len(data))
+        rows = torch.arange(len(data.values)) >= data.stop[:40].max()  # rows that no training sequence uses
+        answers = rows if kind.each_step else torch.arange(len(data)) >= 40
+        values, y, time = data.values.clone(), data.y.clone(), data.time.clone()
+        values[rows] = values[rows].flip(0) * 100 + 7
+        y[answers] = 0 if kind.has_classes else 1e6
+        time[rows] += 1e4
+        changed = dataclasses.replace(data, values=values, y=y, time=time)
+        before, after = fitted(name, data, train), fitted(name, changed, train)
+        assert torch.equal(before.predict(data, test), after.predict(data, test)), (kind, name)
+        assert before.parameters == after.parameters, (kind, name)
+
+
+def test_predictions_do_not_depend_on_the_order_of_the_index():
+    for kind, name in PAIRS:
+        data, test, control, _ = trained(kind, name)
+        index = test.flip(0)[:15]
+        apart = torch.cat([control.predict(data, one) for one in index.split(1)])
+        assert torch.allclose(control.predict(data, index), apart, rtol=1e-5, atol=1e-5), (kind, name)
+
+
+def test_predictions_do_not_read_the_true_answers():
+    for kind, name in PAIRS:
+        data, test, control, outputs = trained(kind, name)
+        y = data.y.clone()
+        keep = y != UNSCORED if kind.has_classes else ~y.isnan()  # what is scored stays scored
+        y[keep] = 2 if kind.has_classes else -5.0
+        changed = dataclasses.replace(data, y=y)
+        assert torch.equal(outputs, control.predict(changed, test)), (kind, name)
+
+
+def test_small_chunks_give_the_same_as_one(monkeypatch):
+    for kind, name in PAIRS:
+        data, test, _, once = trained(kind, name)
+        train = halves(data)[0]
+        assert len(control_features.chunks(data, train)) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(control_features, "CHUNK_VALUES", 100)
+            assert len(control_features.chunks(data, train)) > 3
+            chunked = fitted(name, data, train).predict(data, test)
+        assert torch.allclose(once, chunked, rtol=1e-5, atol=1e-5), (kind, name)
 
 
 def test_too_many_answers_are_drawn_from_with_their_features(monkeypatch):
@@ -138,9 +141,8 @@ def test_too_many_answers_are_drawn_from_with_their_features(monkeypatch):
 # --- majority, mean -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION])
-@given(seed=st.integers(0, 1000))
-@examples(15)
+@given(st.sampled_from([Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION]), st.integers(0, 1000))
+@examples(30)
 def test_majority_is_the_most_frequent_class(kind, seed):
     data = ragged(kind, seed)
     train, test = halves(data)
@@ -274,10 +276,11 @@ def test_training_without_answers_is_refused():
         fitted("mean", data, torch.arange(5))
 
 
-@pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_sequences_without_scored_answers_give_no_rows(kind, name):
-    data = example(kind)
-    data.y[int(data.start[7]) if kind.each_step else 7] = UNSCORED if kind.has_classes else float("nan")
-    if kind.each_step:
-        data.length[7] = 1
-    assert fitted(name, data, torch.arange(40)).predict(data, torch.tensor([7])).shape == (0, data.outputs)
+def test_sequences_without_scored_answers_give_no_rows():
+    for kind, name in PAIRS:
+        data = example(kind)
+        data.y[int(data.start[7]) if kind.each_step else 7] = UNSCORED if kind.has_classes else float("nan")
+        if kind.each_step:
+            data.length[7] = 1
+        outputs = fitted(name, data, torch.arange(40)).predict(data, torch.tensor([7]))
+        assert outputs.shape == (0, data.outputs), (kind, name)

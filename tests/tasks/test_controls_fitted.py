@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from nacre.data.dataset import UNSCORED, Kind
-from nacre.tasks.answers import answers_of
 from nacre.tasks.controls import features as control_features
 from nacre.tasks.controls.least_squares import LeastSquares
+from nacre.tasks.metrics import answers_of
 from support.controls import accuracy, example, fitted, halves, mse, ragged, series, walk
 
 # --- linear -------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""`Front`: convolutions against plain loops, and that padding never reaches a token."""
+"""`TemporalConvolution`: convolutions against plain loops, and that padding never reaches a token."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from nacre.tasks.convolution import Front
+from nacre.tasks.convolution import TemporalConvolution
 from support.hypothesis import examples
 
 LENGTHS = (13, 7, 1, 10)
@@ -62,13 +63,13 @@ def slow_layer(layer, steps, stamps):
     return tokens, times
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@given(lengths=st.lists(st.integers(1, 13), min_size=1, max_size=4))
-@examples(25)
-@example(lengths=LENGTHS)
+@given(st.sampled_from(SHAPES), st.lists(st.integers(1, 13), min_size=1, max_size=4))
+@examples(200)
+@example(SHAPES[3], LENGTHS)
+@example(SHAPES[6], LENGTHS)
 def test_tokens_stamps_and_padding_equal_a_plain_loop_over_each_sequence(shape, lengths):
     torch.manual_seed(0)
-    front = Front(2, shape)
+    front = TemporalConvolution(2, shape)
     x, time, padding = ragged(lengths, max(lengths))
     tokens, stamps, empty = front(x, time, padding)
     assert front.width == shape[-1][0] == tokens.shape[-1]
@@ -82,47 +83,45 @@ def test_tokens_stamps_and_padding_equal_a_plain_loop_over_each_sequence(shape, 
         assert stamps[row, : len(steps)].tolist() == moments
 
 
-@pytest.mark.parametrize("kernel", [1, 3, 5])
-@pytest.mark.parametrize("stride", [2, 3, 5])
-def test_a_token_stands_for_every_step_unless_the_stride_leaps_over_it(kernel, stride):
-    front = Front(2, [(4, kernel, stride)])
-    nn.init.constant_(front.layers[0].bias, 100.0)  # no ReLU is shut
-    for length in range(1, 14):
+def test_a_token_stands_for_every_step_unless_the_stride_leaps_over_it():
+    for kernel, stride, length in product([1, 3, 5], [2, 3, 5], range(1, 14)):
+        front = TemporalConvolution(2, [(4, kernel, stride)])
+        nn.init.constant_(front.layers[0].bias, 100.0)  # no ReLU is shut
         x, time, padding = ragged((length,), length)
         tokens, _, _ = front(x.requires_grad_(), time, padding)
         (reached,) = torch.autograd.grad(tokens.sum(), x)
-        leapt_over = [step for step in range(length) if min(step % stride, -step % stride) > kernel // 2]
-        assert (reached[0] == 0).all(1).nonzero().flatten().tolist() == leapt_over, length
+        skipped = [step for step in range(length) if min(step % stride, -step % stride) > kernel // 2]
+        assert (reached[0] == 0).all(1).nonzero().flatten().tolist() == skipped, (kernel, stride, length)
 
 
 def test_256_events_become_11_tokens_as_in_the_authors_code():
-    front = Front(2, [(4, 5, 5), (4, 5, 5)])
+    front = TemporalConvolution(2, [(4, 5, 5), (4, 5, 5)])
     tokens, _, empty = front(torch.randn(1, 256, 2), torch.arange(256.0).view(1, -1), torch.zeros(1, 256).bool())
     assert tokens.shape == (1, 11, 4)
     assert not empty.any()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("poison", [math.nan, math.inf, -1e30])
-def test_what_is_in_padding_changes_no_token_and_no_gradient(shape, poison):
-    front = Front(2, shape)
-
-    def run(poison):
+def test_what_is_in_padding_changes_no_token_and_no_gradient():
+    def run(front, poison):
         front.zero_grad()
         x, time, padding = ragged(poison=poison)
         tokens, stamps, empty = front(x.requires_grad_(), time, padding)
         tokens[~empty].square().sum().backward()
         return tokens[~empty], stamps[~empty], empty, x.grad, *(p.grad.clone() for p in front.parameters())
 
-    assert all(torch.equal(a, b) for a, b in zip(run(0.0), run(poison), strict=True))
+    for shape in SHAPES:
+        front = TemporalConvolution(2, shape)
+        wanted = run(front, 0.0)
+        for poison in (math.nan, math.inf, -1e30):
+            same = [torch.equal(a, b) for a, b in zip(wanted, run(front, poison), strict=True)]
+            assert all(same), (shape, poison, same)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@given(longest=st.integers(13, 30))
-@examples(10)
+@given(st.sampled_from(SHAPES), st.integers(13, 30))
+@examples(80)
 def test_a_longer_batch_gives_the_same_tokens(shape, longest):
     torch.manual_seed(0)
-    front = Front(2, shape)
+    front = TemporalConvolution(2, shape)
     tokens, stamps, empty = front(*ragged())
     longer_tokens, longer_stamps, longer_empty = front(*ragged(longest=longest))
     width = empty.shape[1]
@@ -132,40 +131,40 @@ def test_a_longer_batch_gives_the_same_tokens(shape, longest):
     assert torch.equal(longer_stamps[:, :width][~empty], stamps[~empty])
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_stamps_of_tokens_never_go_back_and_are_finite(shape):
-    _, stamps, empty = Front(2, shape)(*ragged(poison=math.nan))
-    if any(stride > 1 for _, _, stride in shape):
-        assert stamps.isfinite().all()
-    for row, padded in zip(stamps, empty, strict=True):
-        assert (row[~padded].diff() >= 0).all()
-    assert stamps.dtype == torch.float64
+def test_stamps_of_tokens_never_go_back_and_are_finite():
+    for shape in SHAPES:
+        _, stamps, empty = TemporalConvolution(2, shape)(*ragged(poison=math.nan))
+        if any(stride > 1 for _, _, stride in shape):
+            assert stamps.isfinite().all(), shape
+        for row, padded in zip(stamps, empty, strict=True):
+            assert (row[~padded].diff() >= 0).all(), shape
+        assert stamps.dtype == torch.float64, shape
 
 
 def test_a_row_of_nothing_but_padding_has_no_token():
     x, time, padding = ragged(lengths=(13, 0))
-    _, stamps, empty = Front(2, [(4, 3, 2)])(x, time, padding)
+    _, stamps, empty = TemporalConvolution(2, [(4, 3, 2)])(x, time, padding)
     assert empty[1].all()
     assert not empty[0].any()
     assert stamps.isfinite().all()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_every_parameter_learns(shape):
-    front = Front(2, shape)
-    tokens, _, empty = front(*ragged())
-    (tokens * torch.randn_like(tokens))[~empty].sum().backward()
-    for name, parameter in front.named_parameters():
-        assert (parameter.grad != 0).any(), name
+def test_every_parameter_learns():
+    for shape in SHAPES:
+        front = TemporalConvolution(2, shape)
+        tokens, _, empty = front(*ragged())
+        (tokens * torch.randn_like(tokens))[~empty].sum().backward()
+        for name, parameter in front.named_parameters():
+            assert (parameter.grad != 0).any(), (shape, name)
 
 
 def test_without_convolutions_nothing_happens():
     x, time, padding = ragged()
-    front = Front(2, [])
+    front = TemporalConvolution(2, [])
     assert front.width == 2
     assert all(a is b for a, b in zip(front(x, time, padding), (x, time, padding), strict=True))
 
 
 def test_even_kernels_with_strides_are_refused():
     with pytest.raises(ValueError, match="kernel sizes must be odd where the stride is not 1, got 4 and 2"):
-        Front(2, [(3, 4, 2)])
+        TemporalConvolution(2, [(3, 4, 2)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nacre.data.dataset import Kind
-from nacre.tasks.image_encoder import Eye
+from nacre.tasks.image_encoder import ImageEncoder
 from nacre.tasks.network import TaskNetwork
 
 CONV = [[4, 3, 2], [5, 3, 1]]
@@ -60,7 +60,7 @@ def test_every_parameter_gets_a_gradient(tokens):
 
 
 def test_columns_are_tokens_from_left_to_right():
-    eye = Eye((20, 24), 3, CONV, tokens="columns")
+    eye = ImageEncoder((20, 24), 3, CONV, tokens="columns")
     x, time, padding = images(2, 1)
     x = x / 127.5 - 1
     tokens, stamps, gone = eye(x, time, padding)
@@ -76,7 +76,7 @@ def test_columns_are_tokens_from_left_to_right():
 
 
 def test_yuv_is_brightness_and_two_differences():
-    eye = Eye((9, 9), 3, [[3, 1, 1]], colours="yuv", activation="elu")
+    eye = ImageEncoder((9, 9), 3, [[3, 1, 1]], colours="yuv", activation="elu")
     conv = eye.layers[0]
     with torch.no_grad():
         conv.weight.copy_(torch.eye(3)[:, :, None, None])
@@ -102,7 +102,7 @@ def test_yuv_is_brightness_and_two_differences():
 )
 def test_bad_eyes_are_refused(image, message):
     with pytest.raises(ValueError, match=message):
-        network(**image) if "conv" not in image else Eye((20, 24), 3, image["conv"])
+        network(**image) if "conv" not in image else ImageEncoder((20, 24), 3, image["conv"])
 
 
 def test_what_does_not_fit_images_is_refused():
@@ -111,4 +111,4 @@ def test_what_does_not_fit_images_is_refused():
     with pytest.raises(ValueError, match="conv is for features along time"):
         TaskNetwork("sdpa", Kind.CLASSIFICATION, 3, 5, conv=[[4, 3, 1]], image={"size": [20, 24], "conv": CONV})
     with pytest.raises(ValueError, match="'yuv' is made of red, green and blue"):
-        Eye((20, 24), 1, CONV, colours="yuv")
+        ImageEncoder((20, 24), 1, CONV, colours="yuv")

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from nacre.data.batches import Indexed
-from nacre.tasks.augment import registry as augment
+from nacre.tasks.augment import AUGMENTATIONS
 from nacre.tasks.recipe import ImageRecipe, NetworkRecipe
 from nacre.train import fit
 from nacre.train.run_cell import run_cell
-from support.train import cell, outcome, task_of
-from tasks.test_augment import drive
-from train.test_resume import Crash, crash
+from support.callbacks import Crash, crash
+from support.train import cell, drive, outcome, task_of
 
 
 def tiny(**training):
@@ -24,8 +23,7 @@ def tiny(**training):
 
 
 def replace_steering(monkeypatch, change):
-    way = augment.AUGMENTATIONS["steering"]
-    monkeypatch.setitem(augment.AUGMENTATIONS, "steering", way._replace(change=change))
+    monkeypatch.setitem(AUGMENTATIONS, "steering", AUGMENTATIONS["steering"]._replace(change=change))
 
 
 def test_only_training_batches_are_changed():
@@ -57,18 +55,15 @@ def test_a_run_augments_no_image_that_validates_or_is_scored(tmp_path, monkeypat
     assert result["valid"]["mse"] < 10
 
 
-def test_without_the_key_nothing_is_augmented(tmp_path, monkeypatch):
-    replace_steering(monkeypatch, lambda *_: pytest.fail("augmented"))
-    run_cell(cell(tiny(augment=""), tmp_path))
-
-
-@pytest.mark.parametrize("step", [5, 6])
-def test_an_interrupted_run_with_augmentation_ends_like_an_uninterrupted_one(tmp_path, step):
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [5, pytest.param(6, marks=pytest.mark.deep)])
+def test_an_interrupted_run_with_augmentation_ends_like_an_uninterrupted_one(tmp_path, step, monkeypatch):
     whole, interrupted = (cell(tiny(), tmp_path / name) for name in ("whole", "interrupted"))
     run_cell(whole)
     crash(interrupted, Crash(step))
     run_cell(interrupted)
     assert outcome(interrupted.directory) == outcome(whole.directory)
     plain = cell(tiny(augment=""), tmp_path / "plain")
+    replace_steering(monkeypatch, lambda *_: pytest.fail("augmented"))
     run_cell(plain)
     assert outcome(plain.directory) != outcome(whole.directory)

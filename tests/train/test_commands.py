@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nacre.cli import app as commands
-from nacre.tasks.controls.registry import CONTROLS
+from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile, list_recipes
 from nacre.train import grid as grid_module
 from nacre.train.grid import Grid
@@ -40,29 +40,14 @@ def test_help_names_every_option(command, words):
     done = CliRunner().invoke(commands.app, [*command.split(), "--help"], env={"COLUMNS": "120"})
     assert done.exit_code == 0
     for word in words.split():
-        assert word.lower() in plain(done.output).lower()
+        assert word.lower() in plain(done.output).lower(), word
 
 
 def test_train_passes_its_options_on(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(grid_module, "run_grid", seen.append)
-    options = [
-        "-m",
-        "nac",
-        "-m",
-        "cfc-*",
-        "--profile",
-        "quick",
-        "--folds",
-        2,
-        "--seed",
-        1,
-        "--seed",
-        4,
-        "--out",
-        tmp_path,
-    ]
-    options += ["--data-dir", tmp_path / "data", "--precision", "64-true", "--no-controls"]
+    options = ["-m", "nac", "-m", "cfc-*", "--profile", "quick", "--folds", 2, "--seed", 1, "--seed", 4]
+    options += ["--out", tmp_path, "--data-dir", tmp_path / "data", "--precision", "64-true", "--no-controls"]
     assert nacre(monkeypatch, "train", "spiral", "jena", *options) == 0
     assert nacre(monkeypatch, "train", "spiral") == 0
     assert seen[0].models == ["nac", "cfc-*"]
@@ -123,7 +108,8 @@ def runs(tmp_path_factory):
     return place / "runs"
 
 
-def test_table_shows_runs_and_writes_files_and_pictures(runs, tmp_path, monkeypatch, capsys):
+@pytest.mark.slow
+def test_table_shows_runs_and_writes_files_and_figures(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     files = ("--markdown", tmp_path / "t.md", "--csv", tmp_path / "t.csv", "--plots", tmp_path / "plots")
     before = files_below(runs)
@@ -138,14 +124,16 @@ def test_table_shows_runs_and_writes_files_and_pictures(runs, tmp_path, monkeypa
     assert files_below(runs) == before
 
 
-def test_pictures_go_among_the_runs_unless_told_otherwise(runs, monkeypatch, capsys):
+@pytest.mark.slow
+def test_figures_go_among_the_runs_unless_told_otherwise(runs, monkeypatch, capsys):
     assert nacre(monkeypatch, "table", runs, "--task", "tiny") == 0
     assert any((runs / "plots").iterdir())
     capsys.readouterr()
-    assert nacre(monkeypatch, "table", runs) == 0  # pictures are no runs
+    assert nacre(monkeypatch, "table", runs) == 0  # figures are no runs
     assert MODEL in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_papers_table_takes_no_task(runs, tmp_path, monkeypatch, capsys):
     args = ("--paper", "--task", "tiny", "--csv", tmp_path / "t.csv")
     assert nacre(monkeypatch, "table", runs, *args) == 2
@@ -163,6 +151,7 @@ def test_a_table_of_nothing_exits_with_2_and_a_hint(tmp_path, monkeypatch, capsy
     assert files_below(tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_a_table_of_an_unknown_task_exits_with_2_and_the_nearest(runs, monkeypatch, capsys):
     assert nacre(monkeypatch, "table", runs, "--task", "tinny") == 2
     assert "tiny" in capsys.readouterr().err

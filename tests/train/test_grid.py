@@ -12,14 +12,15 @@ import torch
 
 import nacre
 from nacre._util.locks import LockedElsewhere
-from nacre.tasks.controls.registry import CONTROLS, controls_for
+from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
 from nacre.tasks.task import load_task
-from nacre.train import grid_serial
+from nacre.train import grid as grid_module
 from nacre.train.cell import Cell
 from nacre.train.evaluate import predict
 from nacre.train.grid import Grid, cells, expand_models, run_grid
 from nacre.train.run_cell import run_cell
+from support.callbacks import Break
 from support.train import (
     MODEL,
     TINY,
@@ -32,7 +33,6 @@ from support.train import (
     waves,
     with_data,
 )
-from train.test_fit import Break
 
 
 @pytest.fixture
@@ -52,22 +52,25 @@ def strict(path):
     return json.loads(path.read_text(), parse_constant=refuse)
 
 
-def test_a_run_is_a_directory_with_result_recipe_model_and_log(tmp_path):
-    run_cell(cell(spirals(), tmp_path / "runs", fold=2, seed=5))
-    files = {re.sub(r"events\..*|weights-.*", "...", name) for name in files_below(tmp_path)}
-    run = f"runs/tiny/{MODEL}/fold2-seed5"
+@pytest.fixture(scope="module")
+def spiral_run(tmp_path_factory):
+    """A cell with dropout, and what `run_cell` gave."""
+    task = spirals(NetworkRecipe(8, 2, dense=(8,), dropout=0.4))
+    one = cell(task, tmp_path_factory.mktemp("grid") / "runs", fold=1, seed=3)
+    return one, run_cell(one)
+
+
+def test_a_run_is_a_directory_with_result_recipe_model_and_log(spiral_run):
+    out = spiral_run[0].out
+    files = {re.sub(r"events\..*|weights-.*", "...", name) for name in files_below(out)}
     names = ("result.json", "recipe.toml", "log.csv", ".lock", "model/model.json", "model/...")
-    assert files == {
-        *(f"{run}/{name}" for name in names),
-        f"{run}/tensorboard/...",
-        f"{run}/tensorboard/hparams.yaml",
-    }
+    names += ("tensorboard/...", "tensorboard/hparams.yaml")
+    assert files == {f"tiny/{MODEL}/fold1-seed3/{name}" for name in names}
 
 
-def test_the_result_says_what_was_run_on_what_and_by_whom(tmp_path):
-    task = spirals()
-    one = cell(task, tmp_path, fold=1, seed=3)
-    made = run_cell(one)
+def test_the_result_says_what_was_run_on_what_and_by_whom(spiral_run):
+    one, made = spiral_run
+    task = one.task
     result = strict(one.directory / "result.json")
     assert made == result
     same = {"task": "tiny", "model": MODEL, "control": False, "fold": 1, "folds": 3, "seed": 3}
@@ -92,15 +95,14 @@ def test_the_result_says_what_was_run_on_what_and_by_whom(tmp_path):
     assert commit is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit)
 
 
-def test_the_saved_model_predicts_what_was_scored(tmp_path):
-    task = spirals(NetworkRecipe(8, 2, dense=(8,), dropout=0.4))
-    one = cell(task, tmp_path)
-    result = run_cell(one)
-    batch = task.data.batch(task.splits[0].test)
+def test_the_saved_model_predicts_what_was_scored(spiral_run):
+    one, result = spiral_run
+    task = one.task
+    batch = task.data.batch(one.split.test)
     network = nacre.load(one.directory / "model").eval()
     with torch.no_grad():
         out = network(batch.x, batch.time, batch.key_padding_mask)
-    outside = torch.cat([steps_of_part(task, part) for part in ("train", "valid")])
+    outside = torch.cat([steps_of_part(task, part, one.fold) for part in ("train", "valid")])
     known = task.data.y[outside][~task.data.y[outside].isnan().any(1)]
     error = ((out - batch.y) / known.std(0, correction=0))[~batch.y.isnan().any(-1)]
     assert result["value"] == pytest.approx(error.square().mean().item(), rel=1e-4)
@@ -130,12 +132,12 @@ def test_a_control_leaves_a_result_and_no_model(tmp_path):
 
 def test_the_recipe_in_a_run_makes_the_same_cell(tmp_path):
     recipe = replace(TINY, models={"cfc*": {"time_scale": 2.0}}, summary='say "hi"')
-    one = cell(load_task(recipe), tmp_path)
+    one = cell(load_task(recipe), tmp_path, "mean")
     run_cell(one)
     again = load_task(parse_recipe((one.directory / "recipe.toml").read_text(), "tiny"))
     assert again.recipe == recipe
-    assert cell(again, tmp_path).fingerprint() == result_of(one.directory)["fingerprint"]
-    assert cell(again, tmp_path).is_done()
+    assert cell(again, tmp_path, "mean").fingerprint() == result_of(one.directory)["fingerprint"]
+    assert cell(again, tmp_path, "mean").is_done()
 
 
 def test_a_diverged_run_is_strict_json_without_a_value(tmp_path):
@@ -152,7 +154,7 @@ def test_a_diverged_run_is_strict_json_without_a_value(tmp_path):
 
 def test_a_diverged_run_is_reported_as_such(tiny, capsys, monkeypatch):
     monkeypatch.setattr(
-        grid_serial, "run_cell", lambda one, callbacks, team: run_cell(one, (*callbacks, Break(0)), team)
+        grid_module, "run_cell", lambda one, callbacks, group: run_cell(one, (*callbacks, Break(0)), group)
     )
     run_grid(tiny)
     assert f"tiny, {MODEL}, fold 1 of 3: diverged" in capsys.readouterr().out
@@ -166,36 +168,27 @@ def test_a_diverged_run_that_another_process_finished_meanwhile_is_reported_as_s
     assert f"tiny, {MODEL}, fold 1 of 3: diverged" in capsys.readouterr().out
 
 
-def test_what_is_done_is_skipped(tiny, capsys):
+def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_kept(tiny, capsys):
     assert len(run_grid(tiny)) == 1
     (result,) = tiny.out.rglob("result.json")
     before = result.stat().st_mtime_ns, result.read_bytes()
     capsys.readouterr()
     assert run_grid(tiny) == []
     assert f"tiny, {MODEL}, fold 1 of 3 is done" in capsys.readouterr().out
+    for change in ({"profile": Profile.PAPER}, {"precision": Precision.FLOAT64}):
+        with pytest.raises(ValueError, match=rf"{result} was made in another way \(profile 'quick'.*--out"):
+            run_grid(replace(tiny, **change))
+    assert len(run_grid(replace(tiny, folds=2))) == 1
     assert (result.stat().st_mtime_ns, result.read_bytes()) == before
-    assert len(run_grid(replace(tiny, folds=None))) == 2
 
 
-@pytest.mark.parametrize("change", [{"profile": Profile.PAPER}, {"precision": Precision.FLOAT64}])
-def test_a_result_made_in_another_way_is_named_and_kept(tiny, change):
-    run_grid(tiny)
-    (result,) = tiny.out.rglob("result.json")
-    before = result.read_bytes()
-    with pytest.raises(
-        ValueError, match=rf"{re.escape(str(result))} was made in another way \(profile 'quick'.*--out"
-    ):
-        run_grid(replace(tiny, **change))
-    assert result.read_bytes() == before
-
-
-@pytest.mark.parametrize("contents", ["", "{", "[]", "{}"])
-def test_a_damaged_result_is_named(tmp_path, contents):
+def test_a_damaged_result_is_named(tmp_path):
     one = cell(waves(), tmp_path)
     one.directory.mkdir(parents=True)
-    (one.directory / "result.json").write_text(contents)
-    with pytest.raises(ValueError, match="result.json is damaged; delete .*fold0-seed0 and run again"):
-        run_cell(one)
+    for contents in ("", "{", "[]", "{}"):
+        (one.directory / "result.json").write_text(contents)
+        with pytest.raises(ValueError, match="result.json is damaged; delete .*fold0-seed0 and run again"):
+            run_cell(one)
 
 
 def test_controls_come_first_then_model_after_model_over_all_tasks(tmp_path):
@@ -239,12 +232,12 @@ def test_names_and_numbers_are_checked_before_anything_is_run(tiny, change, mess
 
 
 def test_a_cell_that_fails_is_reported_and_the_others_finish(tiny, monkeypatch, capsys):
-    def some_fail(one, callbacks, team):
+    def some_fail(one, callbacks, group):
         if one.fold == 1:
             raise RuntimeError("out of luck")
-        return run_cell(one, callbacks, team)
+        return run_cell(one, callbacks, group)
 
-    monkeypatch.setattr(grid_serial, "run_cell", some_fail)
+    monkeypatch.setattr(grid_module, "run_cell", some_fail)
     with pytest.raises(ValueError, match=rf"(?s)1 of the cells failed:.*tiny, {MODEL}, fold 2 of 3: out of luck"):
         run_grid(replace(tiny, folds=None))
     assert "failed" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from support.train import (
     spirals,
     steps_of_part,
     task_of,
-    waves,
     weights_of,
     with_data,
 )
@@ -59,7 +59,7 @@ def labelled(*, shuffled=False):
     label = np.arange(300) % 2
     x = random.normal(np.where(label == 1, 1.0, -1.0)[:, None, None], 1.0, (300, 5, 1))
     y = random.permutation(label) if shuffled else label
-    return task_of(from_arrays(x, y, name="labelled"), quick_steps=120, quick_valid=100, lr=0.01, batch_size=16)
+    return task_of(from_arrays(x, y, name="labelled"), quick_steps=60, quick_valid=100, lr=0.02, batch_size=16)
 
 
 def training_of(directory):
@@ -67,53 +67,72 @@ def training_of(directory):
     return weights_of(directory), (directory / "log.csv").read_text(), result_of(directory)["valid"]
 
 
-@pytest.mark.parametrize("model", ["nac", MODEL])
-@pytest.mark.parametrize("change", [with_test_answers_permuted, with_test_inputs_permuted])
-def test_leak_permuting_the_test_part_changes_the_score_and_nothing_else(tmp_path, change, model):
-    task = spirals()
-    plain, changed = run(task, tmp_path / "plain", model), run(change(task), tmp_path / "changed", model)
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory):
+    """The run of a task that nobody changed, which is made once."""
+
+    @cache
+    def made(make, model=MODEL):
+        return run(make(), tmp_path_factory.mktemp("plain"), model)
+
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "change"),
+    [
+        (MODEL, with_test_answers_permuted),
+        ("nac", with_test_inputs_permuted),
+        pytest.param(MODEL, with_test_inputs_permuted, marks=pytest.mark.deep),
+        pytest.param("nac", with_test_answers_permuted, marks=pytest.mark.deep),
+    ],
+)
+def test_leak_permuting_the_test_part_changes_the_score_and_nothing_else(tmp_path, plain_run, change, model):
+    plain, changed = plain_run(spirals, model), run(change(spirals()), tmp_path, model)
     assert training_of(changed) == training_of(plain)
     assert result_of(changed)["value"] != result_of(plain)["value"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["majority", "linear", "time-only", MODEL])
-def test_leak_swapping_the_test_classes_turns_right_into_wrong_and_changes_nothing_else(tmp_path, model):
+def test_leak_swapping_the_test_classes_turns_right_into_wrong_and_changes_nothing_else(
+    tmp_path, plain_run, model
+):
     task = labelled()
     y = task.data.y.clone()
     y[task.splits[0].test] = 1 - y[task.splits[0].test]
-    plain, swapped = (
-        result_of(run(t, tmp_path / str(i), model)) for i, t in enumerate((task, with_data(task, y=y)))
-    )
+    plain, swapped = result_of(plain_run(labelled, model)), result_of(run(with_data(task, y=y), tmp_path, model))
     assert swapped["valid"] == plain["valid"]
     assert swapped["value"] == pytest.approx(100 - plain["value"])
 
 
-def test_leak_other_test_inputs_change_the_score_of_a_control_but_not_its_fit(tmp_path):
+def test_leak_other_test_inputs_change_the_score_of_a_control_but_not_its_fit(tmp_path, plain_run):
     task = labelled()
     values, rows = task.data.values.clone(), steps_of_part(task, "test")
     values[rows] = -values[rows]
-    plain = result_of(run(task, tmp_path / "plain", "linear"))
+    plain = result_of(plain_run(labelled, "linear"))
     changed = result_of(run(with_data(task, values=values), tmp_path / "changed", "linear"))
     assert changed["valid"] == plain["valid"]
     assert plain["value"] > 90
     assert changed["value"] < 10
 
 
-def test_leak_poisoned_test_inputs_reach_the_test_score_only(tmp_path):
+def test_leak_poisoned_test_inputs_reach_the_test_score_only(tmp_path, plain_run):
     task = spirals()
     values = task.data.values.clone()
     values[steps_of_part(task, "test")] = float("nan")
-    plain, poisoned = run(task, tmp_path / "plain"), run(with_data(task, values=values), tmp_path / "poisoned")
+    plain, poisoned = plain_run(spirals), run(with_data(task, values=values), tmp_path)
     assert training_of(poisoned) == training_of(plain)
     assert result_of(poisoned)["value"] is None
     assert math.isfinite(result_of(poisoned)["valid"]["mse"])
 
 
-def test_leak_the_unit_of_errors_does_not_come_from_test_answers(tmp_path):
+def test_leak_the_unit_of_errors_does_not_come_from_test_answers(tmp_path, plain_run):
     task = spirals()
     y = task.data.y.clone()
     y[steps_of_part(task, "test")] *= 1000
-    plain, larger = run(task, tmp_path / "plain"), run(with_data(task, y=y), tmp_path / "larger")
+    plain, larger = plain_run(spirals), run(with_data(task, y=y), tmp_path)
     assert result_of(larger)["valid"] == result_of(plain)["valid"]
     assert result_of(larger)["value"] > 1e4 * result_of(plain)["value"]
 
@@ -144,8 +163,9 @@ def test_leak_the_time_scale_comes_from_training_sequences_only():
     assert with_data(task, time=time).network(MODEL, 0, 0).time_scale == task.network(MODEL, 0, 0).time_scale
 
 
-def test_leak_true_labels_are_learned_and_shuffled_ones_stay_at_chance(tmp_path):
-    learned, shuffled = (result_of(run(labelled(shuffled=s), tmp_path / str(s))) for s in (False, True))
+@pytest.mark.slow
+def test_leak_true_labels_are_learned_and_shuffled_ones_stay_at_chance(tmp_path, plain_run):
+    learned, shuffled = result_of(plain_run(labelled)), result_of(run(labelled(shuffled=True), tmp_path))
     assert learned["metric"] == "accuracy"
     assert learned["value"] > 90
     assert learned["data"]["test"] == shuffled["data"]["test"] == 100
@@ -160,40 +180,31 @@ def rows_used(data, index):
     return used.cumsum(0)[:-1] > 0
 
 
-def shipped(*ways):
-    names = [name for name in list_recipes() if load_recipe(name).split.by in ways]
-    names += ["bearings"] * ("group" in ways)  # "auto", which is by group for them
-    return [pytest.param(name, marks=() if name == "spiral" else needs_data) for name in names]
+def shipped():
+    """Tasks with a split of their own; the two event-mnist share data and split."""
+    marks = {"spiral": (), "event-mnist-11": (needs_data, pytest.mark.deep)}
+    names = [name for name in list_recipes() if name == "bearings" or load_recipe(name).split.by != "auto"]
+    return [pytest.param(name, marks=marks.get(name, (needs_data, pytest.mark.slow))) for name in names]
 
 
-@pytest.mark.parametrize("name", shipped("group", "official", "time"))
-def test_leak_no_row_is_in_two_parts_of_a_shipped_task(name):
+@pytest.mark.parametrize("name", shipped())
+def test_leak_no_row_and_no_group_is_in_two_parts_of_a_shipped_task(name):
     task = load_task(load_recipe(name))
+    data = task.data
     assert len(task.splits) == task.recipe.split.folds
     for split in task.splits:
         parts = (split.train, split.valid, split.test, split.transfer)
-        used = torch.stack([rows_used(task.data, part) for part in parts])
+        used = torch.stack([rows_used(data, part) for part in parts])
         assert used.sum(0).max() == 1
+        if task.recipe.split.by == "time":  # of one series: the test part comes after all else
+            rest = torch.cat([split.train, split.valid])
+            assert data.start[split.test].min() >= data.stop[rest].max()
+            assert data.time[data.start[split.test]].min() > data.time[data.stop[rest] - 1].max()
+        else:
+            groups = [set(data.group[part].tolist()) for part in parts]
+            assert sum(map(len, groups)) == len(set.union(*groups)) == len(data.groups)
 
 
-@pytest.mark.parametrize("name", shipped("group", "official"))
-def test_leak_no_group_is_in_two_parts_of_a_shipped_task(name):
-    task = load_task(load_recipe(name))
-    for split in task.splits:
-        indices = (split.train, split.valid, split.test, split.transfer)
-        parts = [set(task.data.group[part].tolist()) for part in indices]
-        assert sum(map(len, parts)) == len(set.union(*parts)) == len(task.data.groups)
-
-
-@pytest.mark.parametrize("name", shipped("time"))
-def test_leak_the_test_part_of_a_shipped_series_comes_after_all_else(name):
-    task = load_task(load_recipe(name))
-    for split in task.splits:
-        rest = torch.cat([split.train, split.valid])
-        assert task.data.start[split.test].min() >= task.data.stop[rest].max()
-        assert task.data.time[task.data.start[split.test]].min() > task.data.time[task.data.stop[rest] - 1].max()
-
-
-def test_leak_two_runs_on_the_same_data_are_the_same(tmp_path):
-    task = waves()  # or else the comparisons above would say nothing
-    assert outcome(run(task, tmp_path / "a")) == outcome(run(task, tmp_path / "b"))
+def test_leak_two_runs_on_the_same_data_are_the_same(tmp_path, plain_run):
+    # Or else the comparisons above would say nothing.
+    assert outcome(run(spirals(), tmp_path)) == outcome(plain_run(spirals))

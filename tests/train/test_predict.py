@@ -17,6 +17,7 @@ from nacre.train.predict import predict_csv
 from nacre.train.run_cell import run_cell
 from support.train import MODEL, cell, nacre, result_of, spirals, waves
 
+pytestmark = pytest.mark.slow
 NETWORK = (
     "\nnetwork = { d_model = 16, num_heads = 2 }\ntraining = { batch_size = 16, quick_steps = %d, lr = 0.01 }\n"
 )
@@ -45,11 +46,11 @@ def write_task(directory, name, table, data, steps):
     return recipe
 
 
-def train(directory, recipe, model=MODEL):
+def train(directory, recipe, model=MODEL, controls="--no-controls"):
     """Train one fold by the command line; gives the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
-        assert nacre(patch, "train", recipe, "-m", model, "--profile", "quick", "--folds", 1) == 0
+        assert nacre(patch, "train", recipe, "-m", model, "--profile", "quick", "--folds", 1, controls) == 0
     return directory / "runs" / recipe.stem / model / "fold0-seed0"
 
 
@@ -58,11 +59,13 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("predict")
 
 
+SPEED = 'time = "when", group = "who", target = "speed", features = ["value"]'
+
+
 @pytest.fixture(scope="module")
 def classifier(place):
     """A NAC that tells slow from fast."""
-    data = 'time = "when", group = "who", target = "speed", features = ["value"]'
-    return train(place, write_task(place, "my", oscillations(80, seed=1), data, 150), "nac")
+    return train(place, write_task(place, "my", oscillations(80, seed=1), SPEED, 90), "nac", "--controls")
 
 
 def test_a_table_of_ones_own_is_learned_and_a_new_one_is_predicted(classifier, tmp_path, monkeypatch, capsys):
@@ -88,25 +91,26 @@ def test_a_table_of_ones_own_is_learned_and_a_new_one_is_predicted(classifier, t
     assert (shares.idxmax(axis=1) == "p(" + found["prediction"] + ")").all()
 
 
-def test_predictions_for_the_test_part_of_the_training_file_are_those_that_were_scored(classifier, place):
-    classifier = train(place, place / "my.toml")  # of a model in which padding cannot matter
-    table = pd.read_csv(place / "my.csv")
-    found = predict_csv(classifier, place / "my.csv")
+def test_predictions_for_the_test_part_of_the_training_file_are_those_that_were_scored(place):
+    # By a model in which padding cannot matter.
+    run = train(place, write_task(place, "short", oscillations(40, seed=1), SPEED, 12))
+    table = pd.read_csv(place / "short.csv")
+    found = predict_csv(run, place / "short.csv")
     assert found["who"].tolist() == table["who"].drop_duplicates().tolist()  # in the order of the file
     options = {"time": "when", "group": "who", "target": "speed", "features": ["value"]}
-    data, columns = read_csv_task(place / "my.csv", **options)
+    data, columns = read_csv_task(place / "short.csv", **options)
     test = make_splits(data, SplitBy.GROUP, 5)[0].test
     names = [data.groups[group] for group in data.group[test].tolist()]
     right = found.set_index("who")["prediction"][names] == table.groupby("who")["speed"].first()[names]
-    assert 100 * right.mean() == pytest.approx(result_of(classifier)["value"])
-    assert json.loads((classifier / "columns.json").read_text()) == columns.to_dict()
+    assert 100 * right.mean() == pytest.approx(result_of(run)["value"])
+    assert json.loads((run / "columns.json").read_text()) == columns.to_dict()
 
 
 @pytest.fixture(scope="module")
 def regression(place):
     """A recurrent network that finds the level around which someone oscillates."""
     data = 'time = "when", group = "who", target = ["level"], features = ["reading"], kind = "regression"'
-    return train(place, write_task(place, "levels", oscillations(60, seed=4), data, 120))
+    return train(place, write_task(place, "levels", oscillations(60, seed=4), data, 42))
 
 
 def test_numbers_of_sequences_are_predicted(regression, tmp_path):
@@ -135,7 +139,7 @@ def test_a_class_for_each_row_is_predicted_in_the_order_of_the_file(place, tmp_p
         table = pd.concat([table.assign(when=table["when"] + 30 * i) for i in range(12)])
     table["up"] = np.where(table["value"] > 0, "yes", "no")
     data = 'time = "when", group = "who", target = "up", features = ["reading", "level"], lookback = 8'
-    run = train(place, write_task(place, f"steps{people}", table, data, 120))
+    run = train(place, write_task(place, f"steps{people}", table, data, 42))
     assert result_of(run)["kind"] == "step-classification"
     shuffled = table.sort_values(["who", "when"], ascending=[False, True])
     shuffled.drop(columns="up").to_csv(tmp_path / "new.csv", index=False)
@@ -150,7 +154,7 @@ def test_numbers_for_each_row_are_predicted_in_the_order_of_the_file(place, tmp_
     table = oscillations(9, seed=7)
     table["double"] = 2 * table["value"]
     data = 'time = "when", group = "who", target = "double", features = ["value"], kind = "step-regression"'
-    run = train(place, write_task(place, "doubles", table, data, 120))
+    run = train(place, write_task(place, "doubles", table, data, 36))
     table.drop(columns="double").to_csv(tmp_path / "new.csv", index=False)
     found = predict_csv(run, tmp_path / "new.csv")
     assert found.columns.tolist() == ["who", "when", "double"]
@@ -165,7 +169,7 @@ def test_the_next_values_of_each_series_are_forecast(place, tmp_path):
         pd.DataFrame({"site": s, "at": dates, "load": 5 + k + np.sin(minutes / 4)}) for k, s in enumerate("ba")
     ]
     data = 'time = "at", group = "site", target = "load", lookback = 16, horizon = 3'
-    run = train(place, write_task(place, "loads", pd.concat(parts), data, 150))
+    run = train(place, write_task(place, "loads", pd.concat(parts), data, 60))
     assert result_of(run)["kind"] == "forecasting"
     assert (run / "predictions.npz").is_file()
     pd.concat([part[:100] for part in parts]).to_csv(tmp_path / "new.csv", index=False)

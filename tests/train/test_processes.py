@@ -1,6 +1,7 @@
 """Several processes on one cell: a batch in parts with the mathematics of the whole; what is refused."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from hypothesis import strategies as st
 
 from nacre.data import from_arrays
 from nacre.data.batches import part_of
-from nacre.tasks.answers import scored
+from nacre.tasks.metrics import is_scored
 from nacre.tasks.recipe import NetworkRecipe
 from nacre.train.lightning_module import Training
 from nacre.train.run_cell import run_cell
 from nacre.train.scale.options import Processes
 from nacre.train.scale.torchrun import launch, needs_launch
-from nacre.train.scale.worker_group import Team, team_of
+from nacre.train.scale.worker_group import WorkerGroup, join_group
 from support.train import (
     cell,
     nacre,
@@ -28,7 +29,7 @@ from support.train import (
 )
 
 
-class Fake(Team):
+class Fake(WorkerGroup):
     """One of several processes that has nobody to talk to."""
 
     def __init__(self, rank, size):
@@ -52,10 +53,10 @@ def strided():
     return replace(task, recipe=replace(task.recipe, network=NetworkRecipe(8, 2, conv=((4, 3, 2),))))
 
 
-def training(task, model, team):
+def training(task, model, group):
     torch.manual_seed(0)
     network = task.network(model, 0, 0).double()
-    module = Training(network, task.recipe.training, 0, team)
+    module = Training(network, task.recipe.training, 0, group)
     module.logged = []
     module.log = lambda name, value, **options: module.logged.append((name, value, options))
     return module
@@ -86,22 +87,32 @@ def test_parts_hold_every_sequence_once_as_long_as_before_and_stand_ins_score_no
         assert len({len(value) for value in piece}) == 1
     for stand_in in pieces[sequences:]:
         assert len(stand_in.x) == 1
-        assert not scored(stand_in, task.data.kind).any()
+        assert not is_scored(stand_in.y, task.data.kind).any()
 
 
 def test_a_stand_in_of_a_classifier_scores_nothing():
     task = waves()
     stand_in = part_of(task.data.batch(torch.arange(1)), 1, 2)
-    assert not scored(stand_in, task.data.kind).any()
+    assert not is_scored(stand_in.y, task.data.kind).any()
 
 
-@pytest.mark.parametrize("model", ["nac", "ot-transformer", "deepstate"])  # the last two add to the loss
-@pytest.mark.parametrize("make", [waves, spirals, holes, strided])
-@pytest.mark.parametrize(("sequences", "size"), [(5, 2), (4, 3), (1, 2)])
-def test_the_mean_over_processes_is_the_loss_and_gradient_of_one(make, model, sequences, size):
+MAKERS, MODELS = (waves, spirals, holes, strided), ("nac", "ot-transformer", "deepstate")  # two add to the loss
+# Each kind of task, model and pair of numbers in `make test`, all of their combinations in `make test-deep`.
+FEW = [(waves, "nac", (5, 2)), (waves, "deepstate", (1, 2)), (holes, "ot-transformer", (4, 3))]
+FEW += [(holes, "nac", (1, 2)), (strided, "ot-transformer", (5, 2)), (strided, "deepstate", (4, 3))]
+FEW += [(spirals, "nac", (4, 3))]
+CASES = [
+    pytest.param(*case, marks=() if case in FEW else pytest.mark.deep)
+    for case in product(MAKERS, MODELS, [(5, 2), (4, 3), (1, 2)])
+]
+
+
+@pytest.mark.parametrize(("make", "model", "parts"), CASES)
+def test_the_mean_over_processes_is_the_loss_and_gradient_of_one(make, model, parts):
+    sequences, size = parts
     task = make()
     batch = doubled(task.data.batch(torch.arange(sequences)))
-    alone = training(task, model, Team())
+    alone = training(task, model, WorkerGroup())
     alone.training_step(batch, 0).backward()
     others = [training(task, model, Fake(rank, size)) for rank in range(size)]
     for one in others:
@@ -120,14 +131,14 @@ def test_the_validation_loss_of_several_is_that_of_one(kind):
     task = holes(kind)
     batches = [doubled(task.data.batch(torch.arange(9)[part])) for part in (slice(0, 5), slice(5, 6), slice(6, 9))]
 
-    def loss(team):
-        module = training(task, "sdpa", team)
+    def loss(group):
+        module = training(task, "sdpa", group)
         for batch in batches:
             module.validation_step(batch, 0)
         values = [value * options["batch_size"] for _, value, options in module.logged]
         return sum(values), sum(options["batch_size"] for *_, options in module.logged), module.logged
 
-    total, weight, logged = loss(Team())
+    total, weight, logged = loss(WorkerGroup())
     assert not any(options["sync_dist"] for *_, options in logged)
     parts = [loss(Fake(rank, 2)) for rank in range(2)]
     assert all(options["sync_dist"] for *_, logged in parts for *_, options in logged)
@@ -139,8 +150,8 @@ def test_the_validation_loss_of_several_is_that_of_one(kind):
 def test_each_process_drops_out_other_neurons_and_the_first_those_of_one_process(monkeypatch):
     monkeypatch.setattr(Training, "global_step", 7)
     draws = []
-    for team in (Team(), Fake(0, 2), Fake(1, 2), Fake(1, 2)):
-        training(waves(), "sdpa", team).on_train_batch_start(None, 0)
+    for group in (WorkerGroup(), Fake(0, 2), Fake(1, 2), Fake(1, 2)):
+        training(waves(), "sdpa", group).on_train_batch_start(None, 0)
         draws.append(torch.rand(5))
     assert draws[0].equal(draws[1])
     assert not draws[1].equal(draws[2])
@@ -178,11 +189,11 @@ def test_a_world_that_is_not_the_one_asked_for_is_named_by_one_process(monkeypat
     monkeypatch.setenv("RANK", "0")
     with (
         pytest.raises(ValueError, match=rf"started {world} processes, {local} on this node.*--nproc-per-node"),
-        team_of(processes),
+        join_group(processes),
     ):
         pass
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(SystemExit) as end, team_of(processes):
+    with pytest.raises(SystemExit) as end, join_group(processes):
         pass
     assert end.value.code is None
 
@@ -205,6 +216,6 @@ def test_options_that_do_not_go_together_are_refused(monkeypatch, capsys, tmp_pa
 
 
 def test_outcomes_of_one_process_have_no_word_of_processes(tmp_path):
-    run = cell(spirals(), tmp_path)
+    run = cell(waves(), tmp_path)
     run_cell(run)
     assert not {"processes", "strategy"} & set(outcome(run.directory)[3])

@@ -1,7 +1,11 @@
-"""The grid on Ray, on a real cluster of two workers: the same runs as without it, whatever dies meanwhile."""
+"""The grid on Ray, on a real cluster of two workers: the same runs as without it, whatever dies meanwhile.
+
+`make test` starts one cluster, in this process; all that needs another one is part of `make test-deep`.
+"""
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +19,7 @@ import pytest
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from nacre.train.grid import run_grid
-from nacre.train.scale import ray_cluster, ray_probe
-from nacre.train.scale import ray_grid as grid_ray
+from nacre.train.scale import ray_cluster, ray_grid
 from nacre.train.scale.options import Cluster, Executor, Scale
 from nacre.train.scale.ray_cluster import joined
 from support.train import (
@@ -70,7 +73,7 @@ def cluster():
                 break
         else:
             pytest.fail(f"ray start ended with {head.wait()}")
-        assert ray_probe.what_is_wrong(f"127.0.0.1:{port}") == ""
+        assert ray_cluster.what_is_wrong(f"127.0.0.1:{port}") == ""
         patch.setattr(ray_cluster, "what_is_wrong", lambda address: "")  # which takes seconds each time
         yield f"127.0.0.1:{port}"
         head.terminate()
@@ -84,25 +87,40 @@ def plain(result):
 
 
 @pytest.mark.slow
-def test_ray_leaves_the_files_of_a_serial_grid_and_skips_what_is_done(tmp_path, cluster, monkeypatch, capsys):
+def test_ray_leaves_the_files_of_a_serial_grid_skips_what_is_done_or_held_and_goes_on_after_failures(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("sys.argv", ["nacre", "train", "tiny.toml", "--executor", "ray"])
-    grid = replace(tiny(tmp_path), controls=True)
-    found = run_grid(on(grid, cluster))
-    serial = replace(grid, out=tmp_path / "serial")
-    wanted = run_grid(serial)
-    order = {(result["model"], result["fold"]): plain(result) for result in found}
-    assert order == {(result["model"], result["fold"]): plain(result) for result in wanted}
-    for result in wanted:
-        run, other = (
-            out / "tiny" / result["model"] / f"fold{result['fold']}-seed0" for out in (grid.out, serial.out)
-        )
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # or Ray makes one in the home directory
+    monkeypatch.setenv("COLUMNS", "200")
+    grid = replace(tiny(tmp_path, more="[models.sdpa]\nno_such_option = 1\n"), folds=1)
+    serial = replace(grid, models=["mean", "linear", MODEL], out=tmp_path / "serial")
+    run_grid(serial)
+    shutil.copytree(serial.out / "tiny/mean", grid.out / "tiny/mean")
+    held = cell(load_task(load_recipe(grid.tasks[0])), grid.out, "time-only")
+    held.directory.mkdir(parents=True)
+    capsys.readouterr()
+    with held.lock(), pytest.raises(ValueError, match="1 of the cells failed:\n  tiny, sdpa, .* 'no_such_option'"):
+        run_grid(on(replace(grid, models=["mean", "linear", "time-only", MODEL, "sdpa"]), None))
+    out = capsys.readouterr().out
+    assert "tiny, mean, fold 1 of 3 is done" in out
+    assert "tiny, time-only, fold 1 of 3 is at work in another process" in out
+    found = {path.parents[1].name for path in grid.out.rglob("result.json")}
+    assert found == {"mean", "linear", MODEL}
+    for name in ("linear", MODEL):
+        run, other = (out / "tiny" / name / "fold0-seed0" for out in (grid.out, serial.out))
         names = [{n for n in files_below(path) if "events" not in n} for path in (run, other)]
         assert names[0] == names[1]
-        assert plain(result_of(run)) == plain(result)
+        assert plain(result_of(run)) == plain(result_of(other))
         assert result_of(run)["provenance"]["command"] == "nacre train tiny.toml --executor ray"
-        if not result["control"]:
-            assert weights_of(run) == weights_of(other)
-            assert result_of(run)["provenance"]["machine"]["threads"] == 1
+    assert weights_of(run) == weights_of(other)
+    assert result_of(run)["provenance"]["machine"]["threads"] == 1
+
+
+@pytest.mark.deep
+def test_what_is_done_on_a_cluster_is_not_done_again(tmp_path, cluster, capsys):
+    grid = replace(tiny(tmp_path), models=["mean"])
+    run_grid(on(grid, cluster))
     before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("result.json")}
     (grid.out / "tiny/mean/fold1-seed0/result.json").unlink()
     capsys.readouterr()
@@ -146,7 +164,7 @@ def killer():
         thread.join()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_what_dies_is_tried_again_what_fails_is_not_and_the_others_finish(tmp_path, cluster, killer, capsys):
     grid = tiny(tmp_path, 60, "[models.sdpa]\nno_such_option = 1\n")
     grid = replace(grid, models=["sdpa", MODEL], folds=3)
@@ -159,7 +177,7 @@ def test_what_dies_is_tried_again_what_fails_is_not_and_the_others_finish(tmp_pa
         assert f"\n  tiny, sdpa, fold {fold} of 3: " in str(error.value)
     assert str(error.value).count("no_such_option") == 3
     assert f"\n  tiny, {MODEL}, fold 1 of 3: its process died 3 times" in str(error.value)
-    assert len(killed) == 1 + grid_ray.RETRIES == 3
+    assert len(killed) == 1 + ray_grid.RETRIES == 3
     out = " ".join(capsys.readouterr().out.split())
     for often in (1, 2):
         assert out.count(f"tiny, {MODEL}, fold 1 of 3: its process died, trying again ({often} of 2)") == 1
@@ -168,7 +186,7 @@ def test_what_dies_is_tried_again_what_fails_is_not_and_the_others_finish(tmp_pa
     assert [path.parent.name for path in grid.out.rglob("result.json")] == ["fold1-seed0"]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_grid_that_has_no_room_is_refused_before_anything_is_run(tmp_path, cluster):
     for asked in (Cluster(cluster, cpus=3), Cluster(cluster, gpus=1.0)):
         grid = replace(tiny(tmp_path), scale=Scale(Executor.RAY, asked))
@@ -179,7 +197,7 @@ def test_a_grid_that_has_no_room_is_refused_before_anything_is_run(tmp_path, clu
         pass
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_ctrl_c_ends_with_130_and_the_next_run_ends_as_if_nothing_had_happened(tmp_path, cluster):
     grid = tiny(tmp_path, steps=360)
     args = ["train", "tiny.toml", "-m", MODEL, "--profile", "quick", "--folds", "2", "--no-controls"]
@@ -210,7 +228,7 @@ def test_ctrl_c_ends_with_130_and_the_next_run_ends_as_if_nothing_had_happened(t
     assert outcome(runs[0]) == outcome(other.out / runs[0].relative_to(grid.out))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_without_an_address_a_cluster_of_this_machine_comes_and_goes_in_silence(tmp_path):
     tiny(tmp_path)
     args = ["train", "tiny.toml", "-m", MODEL, "--profile", "quick", "--folds", "2", "--no-controls"]

@@ -5,21 +5,21 @@ import socket
 import sys
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from nacre.data import from_arrays
-from nacre.tasks import task as task_module
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 from nacre.train.grid import run_grid
-from nacre.train.scale import ray_grid as grid_ray
-from nacre.train.scale import ray_probe, ray_worker
+from nacre.train.scale import ray_cluster, ray_grid, ray_worker
 from nacre.train.scale.options import Cluster
 from nacre.train.scale.ray_cluster import check_room
-from nacre.train.scale.ray_worker import Outcome, Setup, job_of, run_job
+from nacre.train.scale.ray_worker import CellOutcome, Setup, job_of, run_job
 from support.train import cell, free_port, on, result_of, task_of, tiny
 
+SOURCE = Path(__file__).parents[2] / "src"
 # Ray leaves sockets and files of its own to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -51,8 +51,7 @@ def test_a_worker_runs_a_cell_under_the_name_and_settings_of_the_driver(tmp_path
 
 def test_a_worker_reads_the_data_of_a_recipe_once_and_that_of_another_folder_again(tmp_path, setup, monkeypatch):
     read = []
-    load = task_module.load_task
-    monkeypatch.setattr(task_module, "load_task", lambda *args: read.append(args) or load(*args))
+    monkeypatch.setattr(ray_worker, "load_task", lambda *args: read.append(args) or load_task(*args))
     for fold in range(3):
         assert run_job(job_of(one_cell(tmp_path, fold=fold, model="mean")), setup).result is not None
     assert len(read) == 1
@@ -105,25 +104,14 @@ def test_a_job_is_small_however_large_its_data_is(tmp_path):
 # What is refused, without a cluster.
 
 
-@pytest.mark.parametrize(
-    ("cluster", "fits"),
-    [
-        (Cluster(), True),
-        (Cluster(cpus=4), True),
-        (Cluster(cpus=5), False),
-        (Cluster(cpus=2, gpus=0.5), True),
-        (Cluster(cpus=3, gpus=0.5), False),
-        (Cluster(cpus=8), False),
-    ],
-)
-def test_a_cell_must_fit_into_one_living_node(cluster, fits):
+def test_a_cell_must_fit_into_one_living_node():
     rooms = [(True, {"CPU": 4.0}), (True, {"CPU": 2.0, "GPU": 1.0}), (False, {"CPU": 8.0, "GPU": 8.0})]
     nodes = [{"Alive": alive, "Resources": room} for alive, room in rooms]
-    if fits:
-        check_room(cluster, nodes)
-    else:
+    for fits in (Cluster(), Cluster(cpus=4), Cluster(cpus=2, gpus=0.5)):
+        check_room(fits, nodes)
+    for large in (Cluster(cpus=5), Cluster(cpus=3, gpus=0.5), Cluster(cpus=8)):
         with pytest.raises(ValueError, match="no node .* so many; they have 4 CPUs and 0 GPUs, 2 CPUs and 1 GPUs"):
-            check_room(cluster, nodes)
+            check_room(large, nodes)
 
 
 @pytest.mark.parametrize("gpus", [-0.1, 1.5])
@@ -132,18 +120,20 @@ def test_a_cell_takes_one_gpu_at_most(gpus):
         Cluster(gpus=gpus)
 
 
-@pytest.mark.parametrize("form", ["127.0.0.1:%d", "ray://127.0.0.1:%d", "localhost:%d"])
-def test_an_address_where_nothing_answers_is_named_before_anything_is_run(tmp_path, form):
-    grid, address = tiny(tmp_path), form % free_port()
-    with pytest.raises(ValueError, match=f"nothing answers at {address} .*refused"):
-        run_grid(on(grid, address))
+def test_an_address_where_nothing_answers_is_named_before_anything_is_run(tmp_path):
+    grid = tiny(tmp_path)
+    for form in ("127.0.0.1:%d", "ray://127.0.0.1:%d", "localhost:%d"):
+        address = form % free_port()
+        with pytest.raises(ValueError, match=f"nothing answers at {address} .*refused"):
+            run_grid(on(grid, address))
     assert not grid.out.exists()
 
 
-@pytest.mark.parametrize("address", ["head-node", ":6379", "head:port", "ray://", "head:0", "head:70000"])
-def test_what_is_no_address_is_refused(tmp_path, address):
-    with pytest.raises(ValueError, match=r"address must be host:port, auto or ray://host:port, got"):
-        run_grid(on(tiny(tmp_path), address))
+def test_what_is_no_address_is_refused(tmp_path):
+    wanted = "address must be host:port, auto or ray://host:port, got"
+    for address in ("head-node", ":6379", "head:port", "ray://", "head:0", "head:70000"):
+        with pytest.raises(ValueError, match=f"{wanted} '{address}'"):
+            run_grid(on(tiny(tmp_path), address))
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
@@ -152,9 +142,40 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
         run_grid(on(tiny(tmp_path), None))
 
 
+FAKE_RAY = """
+import time
+
+def init(address, **options):
+    if address == "hangs:1":
+        time.sleep(60)
+    if address == "fails:1":
+        raise RuntimeError("no   such cluster")
+
+def shutdown():
+    pass
+"""
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "timeout", "wanted"),
+    [
+        ("hangs:1", 0.5, "something answers there, but not as Ray does within 0 seconds"),
+        pytest.param("fails:1", 30.0, "no such cluster", marks=pytest.mark.deep),
+    ],
+)
+def test_the_probe_says_in_a_line_what_is_wrong_and_gives_up_after_a_while(
+    tmp_path, monkeypatch, address, timeout, wanted
+):
+    (tmp_path / "ray.py").write_text(FAKE_RAY)  # the real one takes seconds to import
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{SOURCE}")
+    monkeypatch.setattr(ray_cluster, "TIMEOUT", timeout)
+    assert ray_cluster.what_is_wrong(address) == wanted
+
+
+@pytest.mark.deep
 def test_a_server_that_is_not_ray_is_given_up_after_a_while(tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_probe, "PATIENCE", 2.0)
+    monkeypatch.setattr(ray_cluster, "TIMEOUT", 2.0)
     with closing(socket.create_server(("127.0.0.1", 0))) as server:  # takes calls, says nothing
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"joined at {address}: something answers there, but not as Ray"):
@@ -162,7 +183,7 @@ def test_a_server_that_is_not_ray_is_given_up_after_a_while(tmp_path, monkeypatc
 
 
 def test_a_result_that_cannot_be_seen_from_here_is_a_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(grid_ray, "_VISIBLE", 0.0)
+    monkeypatch.setattr(ray_grid, "_VISIBLE", 0.0)
     told = []
 
     class Report:
@@ -170,7 +191,7 @@ def test_a_result_that_cannot_be_seen_from_here_is_a_failure(tmp_path, monkeypat
             told.append(why)
 
     one = one_cell(tmp_path)
-    grid_ray._tell(one, Outcome("node-7", {"value": 1.0}), Report())
+    ray_grid._tell(one, CellOutcome("node-7", {"value": 1.0}), Report())
     (why,) = told
     assert why.startswith(f"node-7 has written {one.directory}/result.json, but it is not there on this machine")
     assert "file system that all nodes see" in why

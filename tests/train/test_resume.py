@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import lightning as L
 import pytest
+import torch
 
 from nacre.tasks.recipe import NetworkRecipe, Precision
 from nacre.train.run_cell import run_cell
+from support.callbacks import Break, Crash, crash
 from support.train import (
     MODEL,
     TINY_TOML,
@@ -24,34 +27,10 @@ from support.train import (
     outcome,
     read_log,
     result_of,
-    spirals,
     waves,
 )
-from train.test_fit import Break
 
 SOURCE = Path(__file__).parents[2] / "src"
-
-
-class Crash(L.Callback):
-    """Raises as soon as a number of steps is taken; at the end of the training that has so many."""
-
-    def __init__(self, step, at_the_end=False):
-        self.step, self.at_the_end = step, at_the_end
-
-    def on_train_batch_end(self, trainer, *args):
-        if not self.at_the_end and trainer.global_step == self.step:
-            raise RuntimeError("the lights went out")
-
-    def on_train_end(self, trainer, module):
-        if self.at_the_end:
-            raise RuntimeError("the lights went out")
-
-
-def crash(one, *callbacks):
-    """Run a cell into a crash."""
-    with pytest.raises(RuntimeError, match="the lights went out"):
-        run_cell(one, callbacks)
-    assert not (one.directory / "result.json").exists()
 
 
 def rounds_run(one):
@@ -67,77 +46,84 @@ def rounds_run(one):
 
 
 def dropping():
-    return waves_with(NetworkRecipe(8, 2, dense=(8,), dropout=0.4))
+    task = waves()
+    return replace(task, recipe=replace(task.recipe, network=NetworkRecipe(8, 2, dense=(8,), dropout=0.4)))
 
 
-def waves_with(network, **training):
-    task = waves(**training)
-    return replace(task, recipe=replace(task.recipe, network=network))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What an uninterrupted run of a task leaves, which is made once."""
+
+    @cache
+    def run(make, model=MODEL):
+        one = cell(make(), tmp_path_factory.mktemp("whole"), model)
+        run_cell(one)
+        return outcome(one.directory)
+
+    return run
 
 
-@pytest.mark.parametrize("step", [1, 2, 5, 6, 11])  # two steps a round: in the midst of rounds, and at their ends
+# Two steps a round: a crash in the middle of a round, or at its end.
+STEPS = [pytest.param(step, marks=() if step in (2, 5) else pytest.mark.deep) for step in (1, 2, 5, 6, 11)]
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("model", "make"), [("nac", waves), (MODEL, dropping)])
-def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path, model, make, step):
-    task = make()
-    whole, interrupted = (cell(task, tmp_path / name, model) for name in ("whole", "interrupted"))
-    run_cell(whole)
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path, whole, model, make, step):
+    interrupted = cell(make(), tmp_path, model)
     crash(interrupted, Crash(step))
     assert (interrupted.directory / "checkpoints/last.ckpt").exists() == (step > 2)
     run_cell(interrupted)
-    assert outcome(interrupted.directory) == outcome(whole.directory)
+    assert outcome(interrupted.directory) == whole(make, model)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_in_double_precision_ends_like_an_uninterrupted_one(tmp_path):
     task = waves()
     whole, interrupted = (cell(task, tmp_path / name, precision=Precision.FLOAT64) for name in ("whole", "broken"))
     run_cell(whole)
     crash(interrupted, Crash(7))
-    run_cell(interrupted)
+    assert rounds_run(interrupted) == [3, 4, 5]  # it does not start over
     assert outcome(interrupted.directory) == outcome(whole.directory)
 
 
-def test_a_run_that_goes_on_does_not_start_over(tmp_path):
-    one = cell(waves(), tmp_path)
-    crash(one, Crash(7))
-    assert rounds_run(one) == [3, 4, 5]
-
-
-def test_a_run_can_be_interrupted_again_and_again(tmp_path):
-    task = dropping()
-    whole, interrupted = (cell(task, tmp_path / name) for name in ("whole", "interrupted"))
-    run_cell(whole)
+@pytest.mark.slow
+def test_a_run_can_be_interrupted_again_and_again(tmp_path, whole):
+    interrupted = cell(dropping(), tmp_path)
     for step in (3, 5, 9, 12):
         crash(interrupted, Crash(step))
     run_cell(interrupted)
-    assert outcome(interrupted.directory) == outcome(whole.directory)
+    assert outcome(interrupted.directory) == whole(dropping)
 
 
-@pytest.mark.parametrize("training", [{}, {"lr": 0.5, "quick_steps": 30, "patience": 1}])
-def test_a_run_whose_training_had_ended_trains_no_further(tmp_path, training):
-    task = waves(**training)
-    whole, interrupted = (cell(task, tmp_path / name) for name in ("whole", "interrupted"))
-    run_cell(whole)
-    assert result_of(whole.directory)["budget"]["stopped_early"] == bool(training)
-    crash(interrupted, Crash(0, at_the_end=True))
+def stops_early():
+    return waves(lr=0.5, quick_steps=30, patience=1)
+
+
+@pytest.mark.parametrize("make", [waves, stops_early])
+def test_a_run_whose_training_had_ended_trains_no_further(tmp_path, whole, make):
+    interrupted = cell(make(), tmp_path)
+    crash(interrupted, Crash(at_the_end=True))
     run_cell(interrupted)
-    assert outcome(interrupted.directory) == outcome(whole.directory)
+    assert result_of(interrupted.directory)["budget"]["stopped_early"] == (make is stops_early)
+    assert outcome(interrupted.directory) == whole(make)
 
 
 def test_a_run_that_had_diverged_stays_so(tmp_path):
     task = waves()
     whole, interrupted = (cell(task, tmp_path / name) for name in ("whole", "interrupted"))
     run_cell(whole, (Break(2),))
-    crash(interrupted, Break(2), Crash(0, at_the_end=True))
+    crash(interrupted, Break(2), Crash(at_the_end=True))
     run_cell(interrupted)
     assert result_of(interrupted.directory)["budget"]["diverged"]
     assert outcome(interrupted.directory) == outcome(whole.directory)
 
 
-@pytest.mark.parametrize("size", [0, 100, 5_000])
-def test_a_damaged_checkpoint_means_to_start_over(tmp_path, size):
-    task = waves()
-    whole, interrupted = (cell(task, tmp_path / name) for name in ("whole", "interrupted"))
-    run_cell(whole)
+@pytest.mark.parametrize(
+    "size", [pytest.param(n, marks=() if n == 5_000 else pytest.mark.deep) for n in (0, 100, 5_000)]
+)
+def test_a_damaged_checkpoint_means_to_start_over(tmp_path, whole, size):
+    interrupted = cell(waves(), tmp_path)
     crash(interrupted, Crash(7))
     checkpoint = interrupted.directory / "checkpoints/last.ckpt"
     contents = checkpoint.read_bytes()
@@ -145,18 +131,26 @@ def test_a_damaged_checkpoint_means_to_start_over(tmp_path, size):
     checkpoint.write_bytes(contents[:size])
     crash(interrupted, Crash(5))  # starting over, it cannot have come as far as before
     assert rounds_run(interrupted) == [2, 3, 4, 5]
-    assert outcome(interrupted.directory) == outcome(whole.directory)
+    assert outcome(interrupted.directory) == whole(waves)
 
 
-@pytest.mark.parametrize("change", [{"lr": 0.02}, {"quick_steps": 18}])
-def test_a_checkpoint_of_another_recipe_is_not_used(tmp_path, change):
-    crash(cell(waves(), tmp_path / "interrupted"), Crash(7))
-    whole, other = (cell(waves(**change), tmp_path / name) for name in ("whole", "interrupted"))
-    run_cell(whole)
+def longer():
+    return waves(quick_steps=18)
+
+
+def faster():
+    return waves(lr=0.02)
+
+
+@pytest.mark.parametrize("make", [faster, pytest.param(longer, marks=pytest.mark.deep)])
+def test_a_checkpoint_of_another_recipe_is_not_used(tmp_path, whole, make):
+    crash(cell(waves(), tmp_path), Crash(7))
+    other = cell(make(), tmp_path)
     run_cell(other)
-    assert outcome(other.directory) == outcome(whole.directory)
+    assert outcome(other.directory) == whole(make)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_moved_ends_like_one_that_was_not(tmp_path):
     task = waves(lr=0.5, quick_steps=30, patience=100)  # best long before the end
     whole, before, after = (cell(task, tmp_path / name) for name in ("whole", "before", "after"))
@@ -169,116 +163,99 @@ def test_a_run_that_was_moved_ends_like_one_that_was_not(tmp_path):
 
 
 def test_checkpoints_go_when_the_result_is_there(tmp_path):
-    one = cell(spirals(), tmp_path)
+    one = cell(waves(), tmp_path)
     crash(one, Crash(7))
     assert files_below(one.directory / "checkpoints") == {"fingerprint", "best.ckpt", "last.ckpt"}
     run_cell(one)
     assert not (one.directory / "checkpoints").exists()
 
 
+def test_a_checkpoint_of_version_0_1_is_understood(tmp_path, whole):
+    """Its callbacks had other names; their states are found under these."""
+    interrupted = cell(waves(), tmp_path)
+    crash(interrupted, Crash(7))
+    checkpoint = torch.load(interrupted.directory / "checkpoints/last.ckpt", weights_only=True)
+    early_stopping = "Patience{'monitor': 'valid_loss', 'mode': 'min'}"
+    assert {"Log", early_stopping} <= checkpoint["callbacks"].keys()
+    run_cell(interrupted)
+    assert outcome(interrupted.directory) == whole(waves)
+
+
 # With real processes.
 
-STEPS = 480  # 80 a round: time enough to be killed
+LONG = 180  # steps, 30 a round: time enough to be stopped
 RUN = Path("runs/tiny") / MODEL / "fold0-seed0"
+ARGS = ("train", "tiny.toml", "-m", MODEL, "--profile", "quick", "--folds", 1, "--no-controls")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a recipe, which is the current one."""
+    (tmp_path / "tiny.toml").write_text(TINY_TOML % LONG)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory):
     """The run that nobody interrupts."""
     directory = tmp_path_factory.mktemp("whole")
-    (directory / "tiny.toml").write_text(TINY_TOML % STEPS)
-    done = finish(directory)
-    assert done.returncode == 0, done.stderr
+    (directory / "tiny.toml").write_text(TINY_TOML % LONG)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        assert nacre(patch, *ARGS) == 0
     return outcome(directory / RUN)
 
 
-@pytest.fixture
-def place(tmp_path):
-    (tmp_path / "tiny.toml").write_text(TINY_TOML % STEPS)
-    (tmp_path / "scratch").mkdir()
-    return tmp_path
-
-
-def start(directory, limit=None):
-    """`nacre train` in a process group of its own; `limit` is the largest file that it may write, in bytes."""
-    args = ["train", "tiny.toml", "-m", MODEL, "--profile", "quick", "--folds", "1", "--no-controls"]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(SOURCE),
-        "TMPDIR": str(directory / "scratch"),
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", "nacre", *args],
-        cwd=directory,
-        env=environment,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=None if limit is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-
-
-def finish(directory, limit=None):
-    process = start(directory, limit)
-    out, err = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 def stop_in_mid_training(directory, what):
-    """Start, wait for two rounds, send a signal; gives exit code and what was said."""
-    process = start(directory)
+    """Start `nacre train`, wait for two rounds, send a signal; gives exit code and standard error."""
+    scratch = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE), "TMPDIR": str(directory / "scratch")}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "nacre", *map(str, ARGS)]
+    process = subprocess.Popen(command, env={**os.environ, **scratch}, start_new_session=True, **pipes)
     log, deadline = directory / RUN / "log.csv", time.monotonic() + 120
     while not (log.exists() and len(read_log(log.parent)) >= 2):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.killpg(process.pid, what)
-    _, err = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert not (directory / RUN / "result.json").exists()
-    return process.returncode, err
-
-
-@pytest.mark.slow
-def test_kill_9_and_the_next_run_ends_with_the_very_same_numbers(place, whole_run):
-    code, _ = stop_in_mid_training(place, signal.SIGKILL)
-    assert code == -signal.SIGKILL
-    done = finish(place)
-    assert done.returncode == 0, done.stderr
-    assert outcome(place / RUN) == whole_run
+    return process.returncode, errors
 
 
 @pytest.mark.slow
 def test_ctrl_c_exits_with_130_and_the_next_run_goes_on(place, whole_run, monkeypatch):
-    code, err = stop_in_mid_training(place, signal.SIGINT)
-    assert (code, err) == (130, "")
+    assert stop_in_mid_training(place, signal.SIGINT) == (130, "")
     left = {name for name in files_below(place / RUN) if not name.startswith("tensorboard/")}
-    assert left == {
-        ".lock",
-        "log.csv",
-        "checkpoints/fingerprint",
-        "checkpoints/best.ckpt",
-        "checkpoints/last.ckpt",
-    }
+    checkpoints = {f"checkpoints/{name}" for name in ("fingerprint", "best.ckpt", "last.ckpt")}
+    assert left == {".lock", "log.csv", *checkpoints}
     assert files_below(place / "scratch") == set()
-    go_on(place, monkeypatch)
+    assert nacre(monkeypatch, *ARGS) == 0
+    assert outcome(place / RUN) == whole_run
+
+
+@pytest.mark.deep
+def test_kill_9_and_the_next_run_ends_with_the_very_same_numbers(place, whole_run, monkeypatch):
+    assert stop_in_mid_training(place, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert nacre(monkeypatch, *ARGS) == 0
     assert outcome(place / RUN) == whole_run
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_reported_and_the_next_run_works(place, whole_run, monkeypatch):
-    done = finish(place, limit=12_000)
-    assert done.returncode == 2
-    assert done.stderr.startswith("nacre: ")
-    assert "File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_full_disk_is_reported_and_the_next_run_works(place, whole_run, monkeypatch, capsys):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, before[1]))  # bytes of a file, at most
+    try:
+        code = nacre(monkeypatch, *ARGS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    errors = capsys.readouterr().err
+    assert code == 2
+    assert errors.startswith("nacre: ")
+    assert "File too large" in errors
+    assert "Traceback" not in errors
     assert not (place / RUN / "result.json").exists()
-    go_on(place, monkeypatch)
+    assert nacre(monkeypatch, *ARGS) == 0
     assert outcome(place / RUN) == whole_run
-
-
-def go_on(directory, monkeypatch):
-    monkeypatch.chdir(directory)
-    args = ("-m", MODEL, "--profile", "quick", "--folds", 1, "--no-controls")
-    assert nacre(monkeypatch, "train", "tiny.toml", *args) == 0

@@ -14,7 +14,7 @@ from nacre.train.report.results import find_results
 from nacre.train.report.statistics import corrected_t_test, critical_difference, holm, mean_and_std, ranks, wilson
 from support.runs import write_folds, write_run
 
-numbers = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, math.nan]), min_size=1, max_size=8)
+numbers = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, math.nan, math.inf]), min_size=0, max_size=8)
 chances = st.lists(st.none() | st.floats(0, 1), max_size=8)
 
 # --- pure numbers -------------------------------------------------------------------------------------------
@@ -30,12 +30,12 @@ def test_spread_is_that_of_a_sample():
 
 
 @given(numbers, st.sampled_from(["lower", "higher"]))
-def test_ranks_are_those_of_scipy_without_lost_numbers(values, better):
-    got = ranks(values, better)
-    finite = [v for v in values if math.isfinite(v)]
-    wanted = scipy.stats.rankdata(finite if better == "lower" else [-v for v in finite])
-    assert [r for r in got if r is not None] == list(wanted)
-    assert [r is None for r in got] == [not math.isfinite(v) for v in values]
+def test_ranks_count_better_and_equal_finite_numbers(values, better):
+    def place(value):
+        before = sum(v < value if better == "lower" else v > value for v in values if math.isfinite(v))
+        return 1 + before + (values.count(value) - 1) / 2 if math.isfinite(value) else None
+
+    assert ranks(values, better) == [place(value) for value in values]
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=10).filter(lambda d: np.std(d) > 1e-6))
@@ -93,27 +93,19 @@ def rows(root, **changes):
     return {row.model: row for row in rows_of(block)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"profile": "full"},
-        {"steps": 301},
-        {"batch_size": 32},
-        {"recipe": "e" * 64},
-        {"form": "mirror"},
-        {"digest": "e" * 64},
-        {"folds": 3},
-        {"task": "jena"},
-        {"metric": "mae"},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_differs_is_never_compared(tmp_path, changes):
-    write_folds(tmp_path, "nac", [0.1, 0.2, 0.3])
-    write_folds(tmp_path, "sdpa", [0.2, 0.3, 0.4], **changes)
-    blocks = blocks_of(find_results(tmp_path).results)
-    assert sorted(block.models for block in blocks) == [("nac",), ("sdpa",)]
-    assert all(row.against is None for block in blocks for row in rows_of(block))
+DIFFERENT = [
+    *({"profile": "full"}, {"steps": 301}, {"batch_size": 32}, {"recipe": "e" * 64}, {"form": "mirror"}),
+    *({"digest": "e" * 64}, {"folds": 3}, {"task": "jena"}, {"metric": "mae"}),
+]
+
+
+def test_what_differs_is_never_compared(tmp_path):
+    for i, changes in enumerate(DIFFERENT):
+        write_folds(tmp_path / str(i), "nac", [0.1, 0.2, 0.3])
+        write_folds(tmp_path / str(i), "sdpa", [0.2, 0.3, 0.4], **changes)
+        blocks = blocks_of(find_results(tmp_path / str(i)).results)
+        assert sorted(block.models for block in blocks) == [("nac",), ("sdpa",)], changes
+        assert all(row.against is None for block in blocks for row in rows_of(block)), changes
 
 
 def test_controls_stand_beside_every_budget_of_their_data(tmp_path):
@@ -210,17 +202,16 @@ def test_mean_ranks_take_tasks_that_all_models_have(tmp_path):
     assert found.mean("cta") == 3.0
 
 
-@pytest.mark.parametrize(
-    ("models", "tasks"),
-    [((4, 3, 3), ("ettm1", "jena", "udacity")), ((5, 2, 1), ("ettm1",)), ((4, 2, 1), ("ettm1", "jena"))],
-)
-def test_mean_ranks_use_as_many_numbers_as_they_can(tmp_path, models, tasks):
-    for task, count in zip(("ettm1", "jena", "udacity"), models, strict=True):
-        for i in range(count):
-            write_run(tmp_path, f"model{i}", value=1.0 + i, task=task)
-    found = mean_ranks(blocks_of(find_results(tmp_path).results))
-    assert found.tasks == tasks
-    assert len(found.ranks) == models[len(tasks) - 1]
+def test_mean_ranks_use_as_many_numbers_as_they_can(tmp_path):
+    names = ("ettm1", "jena", "udacity")
+    for models, tasks in (((4, 3, 3), names), ((5, 2, 1), names[:1]), ((4, 2, 1), names[:2])):
+        folder = tmp_path / str(models)
+        for task, count in zip(names, models, strict=True):
+            for i in range(count):
+                write_run(folder, f"model{i}", value=1.0 + i, task=task)
+        found = mean_ranks(blocks_of(find_results(folder).results))
+        assert found.tasks == tasks, models
+        assert len(found.ranks) == models[len(tasks) - 1], models
 
 
 def test_no_mean_ranks_of_a_single_model(tmp_path):
@@ -231,10 +222,15 @@ def test_no_mean_ranks_of_a_single_model(tmp_path):
         mean_ranks(blocks_of(find_results(tmp_path).results))
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (7, 10), (10, 10), (70, 100), (1, 3)])
-def test_parity_wilson_with_scipy(successes, trials):
-    wanted = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")
-    assert wilson(successes, trials) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
+def test_wilson_solves_its_equation():
+    """Its limits p are where the observed share is 1.96 standard errors of p away from p."""
+    z = scipy.stats.norm.ppf(0.975)
+    for successes, trials in ((0, 10), (7, 10), (10, 10), (70, 100), (1, 3)):
+        share = successes / trials
+        for p in wilson(successes, trials):
+            assert trials * (share - p) ** 2 == pytest.approx(z**2 * p * (1 - p), abs=1e-9), (successes, trials)
+    assert wilson(0, 10)[0] == 0.0
+    assert wilson(10, 10)[1] == 1.0
 
 
 def test_wilson_refuses_counts_that_make_no_sense():

@@ -1,4 +1,7 @@
-"""Several processes on one cell, for real, under torchrun: they make the runs of one, also when interrupted."""
+"""Several processes on one cell, for real, under torchrun: they make the runs of one, also when interrupted.
+
+`make test` launches them once, all other scenarios are part of `make test-deep`.
+"""
 
 import os
 import signal
@@ -36,7 +39,7 @@ training = { lr = 1e-4, batch_size = 3, quick_steps = %d, quick_valid = 4 }
 [models.sdpa]
 no_such_option = 1
 """
-MODELS = ("nac", "sdpa", "ot-transformer", "cfc-fc")  # sdpa cannot be made
+MODELS = ("nac", "sdpa", "ot-transformer")  # sdpa cannot be made
 ARGS = ("train", "tiny.toml", "--profile", "quick", "--folds", "1", "--no-controls", "--precision", "64-true")
 
 
@@ -72,7 +75,7 @@ def whole(directory, steps, *models):
 
 
 def assert_agree(run, other):
-    """Figures, losses and weights of two runs, to the rounding of sums."""
+    """Metrics, losses and weights of two runs agree, to the rounding of sums."""
     one, two = result_of(run), result_of(other)
     assert one["fingerprint"] == two["fingerprint"]
     for part in ("metrics", "valid"):
@@ -142,7 +145,7 @@ def stop(directory, what, *args):
     return process.returncode, errors
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("first", "what", "code", "then"),
     [
@@ -174,20 +177,20 @@ from nacre.train.scale import worker_group as module
 from nacre.train.scale.options import Processes
 
 module._LATE = timedelta(seconds=3)
-with module.team_of(Processes(2)) as team:
+with module.join_group(Processes(2)) as group:
     for number, who in enumerate([(), (1,), (0, 1)]):
         try:
-            with team.in_step():
-                if team.rank in who:
+            with group.in_step():
+                if group.rank in who:
                     raise ValueError("lost the map")
-            sys.stderr.write(f"[{team.rank}:{number}:fine]")
+            sys.stderr.write(f"[{group.rank}:{number}:fine]")
         except (ValueError, RuntimeError) as error:
-            sys.stderr.write(f"[{team.rank}:{number}:{type(error).__name__}:{error}]")
-    if team.rank == 1:
+            sys.stderr.write(f"[{group.rank}:{number}:{type(error).__name__}:{error}]")
+    if group.rank == 1:
         import time
         time.sleep(30)
     try:
-        with team.in_step():
+        with group.in_step():
             raise ValueError("alone")
     except ConnectionError as error:
         sys.stderr.write(f"[{error}]")
@@ -197,7 +200,7 @@ with module.team_of(Processes(2)) as team:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_an_error_of_one_process_is_an_error_of_all_and_one_that_is_lost_ends_the_others(tmp_path):
     (tmp_path / "meeting.py").write_text(MEETING)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -211,15 +214,15 @@ def test_an_error_of_one_process_is_an_error_of_all_and_one_that_is_lost_ends_th
     assert "[process 0 lost the others (alone); all of them end, start again" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_torchrun_by_hand_is_the_same_and_a_wrong_number_is_named(tmp_path, alone):
     place(tmp_path, 12)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     options = {"cwd": tmp_path, "env": environment(tmp_path), "capture_output": True, "text": True, "timeout": 200}
-    command = [*torchrun, "-m", "nacre", *ARGS, "-m", "cfc-fc"]
+    command = [*torchrun, "-m", "nacre", *ARGS, "-m", "nac"]
     wrong = subprocess.run([*command, "--devices", "3"], check=False, **options)
     assert wrong.returncode == 1
     assert wrong.stderr.count("nacre: torchrun started 2 processes, 2 on this node, but the command says") == 1
     assert not (tmp_path / "runs").exists()
     subprocess.run([*command, "--devices", "2"], check=True, **options)
-    assert_agree(tmp_path / "runs/tiny/cfc-fc/fold0-seed0", alone / "cfc-fc/fold0-seed0")
+    assert_agree(tmp_path / "runs/tiny/nac/fold0-seed0", alone / "nac/fold0-seed0")

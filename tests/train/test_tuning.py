@@ -1,7 +1,10 @@
 """`nacre tune`: the search itself, what interrupts it, and what it writes."""
 
+import contextlib
 import csv
+import io
 import json
+import shutil
 import tomllib
 from dataclasses import replace
 
@@ -13,65 +16,77 @@ from optuna.trial import TrialState
 from nacre.tasks.recipe import Profile, load_recipe
 from nacre.train.lightning_module import Training
 from nacre.train.run_cell import run_cell
-from nacre.train.tuning import figures as plots
-from nacre.train.tuning import trial, tune
-from nacre.train.tuning.figures import plots_of
+from nacre.train.tuning import figures, trial, tune
+from nacre.train.tuning.figures import figures_of
 from nacre.train.tuning.space import recipe_at, space_of, start_of
 from nacre.train.tuning.storage import ERROR, outcome, propose, quietly
 from nacre.train.tuning.trial import Pruned
-from nacre.train.tuning.tune import run_tuning
-from support.train import MODEL, cell, files_below, nacre, read_log, spirals
+from nacre.train.tuning.tune import Tune, run_tuning
+from support.hypothesis import DEEP
+from support.train import MODEL, TINY_TOML, cell, files_below, nacre, read_log, spirals
 
 PNG = b"\x89PNG"
 
 
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """A finished search of five trials, its study, and what was printed."""
+    place = tmp_path_factory.mktemp("search")
+    (place / "tiny.toml").write_text(TINY_TOML % 6)
+    only = ("lr", "d_model", "layer.mode")
+    search = Tune(str(place / "tiny.toml"), MODEL, 5, Profile.QUICK, only=only, out=place / "out")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        study = run_tuning(search)
+    return search, study, said.getvalue()
+
+
 @pytest.mark.slow
-def test_a_search_leaves_a_recipe_that_trains_a_report_and_pictures(search, capsys, monkeypatch):
-    study = run_tuning(replace(search, trials=5))
-    said = capsys.readouterr().out
-    assert files_below(search.out) >= {
-        "study.db",
-        "trials.csv",
-        "report.md",
-        "history.png",
-        f"tiny-tuned-{MODEL}.toml",
-    }
-    recipe = load_recipe(search.out / f"tiny-tuned-{MODEL}.toml")
-    assert (
-        replace(recipe, name="tiny").digest == recipe_at(load_recipe("tiny.toml"), MODEL, study.best_params).digest
-    )
+def test_a_search_leaves_a_recipe_that_trains_a_report_and_figures(found, tmp_path, monkeypatch):
+    search, study, said = found
+    path = search.out / f"tiny-tuned-{MODEL}.toml"
+    files = {"study.db", "trials.csv", "search.json", "report.md", "history.png", path.name}
+    assert files_below(search.out) >= files
+    recipe = load_recipe(path)
+    tuned = recipe_at(load_recipe(search.task), MODEL, study.best_params)
+    assert replace(recipe, name="tiny").digest == tuned.digest
+    assert path.read_text().startswith("# Found by `nacre tune`: trial ")
+    assert tomllib.loads(path.read_text())["models"][MODEL]["mode"] in ("default", "no_gate", "pure")
     assert f"best validation loss {study.best_value:.4g}" in said
     assert said.count("trial ") == 5
-    path = search.out / f"tiny-tuned-{MODEL}.toml"
+    monkeypatch.chdir(tmp_path)
     assert nacre(monkeypatch, "train", path, "-m", MODEL, "--profile", "quick", "--folds", 1, "--no-controls") == 0
-    log = read_log(search.out.parent / "runs" / f"tiny-tuned-{MODEL}" / MODEL / "fold0-seed0")
+    log = read_log(tmp_path / "runs" / path.stem / MODEL / "fold0-seed0")
     assert min(row["valid_loss"] for row in log) == pytest.approx(study.best_value, rel=1e-6)
 
 
-def test_the_table_of_trials_is_that_of_the_study(search):
-    study = run_tuning(search)
+@pytest.mark.slow
+def test_the_table_of_trials_is_that_of_the_study(found):
+    search, study, _ = found
     with (search.out / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["validation_loss"]) for row in rows] == [t.value for t in study.trials]
-    assert [float(row["lr"]) for row in rows] == [t.params["lr"] for t in study.trials]
-    assert {row["state"] for row in rows} == {"finished"}
-    assert all(int(row["parameters"]) > 0 for row in rows)
-    assert "the recipe as it was" in (search.out / "report.md").read_text()
-    found = json.loads((search.out / "search.json").read_bytes())
     losses = [t.value for t in study.trials]
-    assert (found["best"], found["median"], found["recipe"]) == (min(losses), np.median(losses), losses[0])
-    assert found["outcomes"] == {"finished": 3}
-    assert found["provenance"]["commit"]
+    assert [float(row["validation_loss"]) for row in rows] == losses
+    assert [float(row["lr"]) for row in rows] == [t.params["lr"] for t in study.trials]
+    assert {row["state"] for row in rows} <= {"finished", "pruned"}
+    assert all(int(row["parameters"]) > 0 for row in rows if row["state"] == "finished")
+    assert "the recipe as it was" in (search.out / "report.md").read_text()
+    result = json.loads((search.out / "search.json").read_bytes())
+    finished = [t.value for t in study.trials if outcome(t) == "finished"]
+    assert (result["best"], result["median"], result["recipe"]) == (min(losses), np.median(finished), losses[0])
+    assert result["outcomes"]["finished"] == len(finished)
+    assert sum(result["outcomes"].values()) == 5
+    assert result["provenance"]["versions"]
 
 
-def test_the_first_trial_is_the_recipe_and_its_loss_that_of_a_run(search, tmp_path):
-    study = run_tuning(replace(search, trials=1))
-    run_cell(cell(spirals(quick_steps=6), tmp_path / "runs"))
-    log = read_log(tmp_path / "runs" / "tiny" / MODEL / "fold0-seed0")
-    assert study.trials[0].value == min(row["valid_loss"] for row in log)
-    assert study.trials[0].params == start_of(
-        load_recipe("tiny.toml"), MODEL, space_of(load_recipe("tiny.toml"), MODEL, search.only)
-    )
+@pytest.mark.slow
+def test_the_first_trial_is_the_recipe_and_its_loss_that_of_a_run(found, tmp_path):
+    search, study, _ = found
+    one = cell(spirals(quick_steps=6), tmp_path)
+    run_cell(one)
+    assert study.trials[0].value == min(row["valid_loss"] for row in read_log(one.directory))
+    recipe = load_recipe(search.task)
+    assert study.trials[0].params == start_of(recipe, MODEL, space_of(recipe, MODEL, search.only))
 
 
 def interrupt_in(monkeypatch, number, round_):
@@ -79,7 +94,7 @@ def interrupt_in(monkeypatch, number, round_):
     calls = {"trial": -1}
     real = tune.try_recipe
 
-    def interrupted(setting, recipe, on_round):
+    def interrupted(context, recipe, on_round):
         calls["trial"] += 1
 
         def watched(n, loss):
@@ -87,11 +102,12 @@ def interrupt_in(monkeypatch, number, round_):
                 raise KeyboardInterrupt
             return on_round(n, loss)
 
-        return real(setting, recipe, watched)
+        return real(context, recipe, watched)
 
     monkeypatch.setattr(tune, "try_recipe", interrupted)
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_goes_on_with_the_same_values_from_the_checkpoint(search, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_in(patch, 1, 4)
@@ -120,36 +136,39 @@ def test_an_interrupted_search_goes_on_with_the_same_values_from_the_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_finished_search_runs_nothing_and_a_longer_one_adds_new_values(search, monkeypatch):
-    first = [t.value for t in run_tuning(search).trials]
+def test_a_finished_search_runs_nothing_and_a_longer_one_adds_new_values(found, tmp_path, monkeypatch):
+    search, study, _ = found
+    shutil.copytree(search.out, tmp_path / "out")
+    search = replace(search, out=tmp_path / "out")
     with monkeypatch.context() as patch:
         patch.setattr(tune, "try_recipe", None)
-        assert len(run_tuning(search).trials) == 3
-    longer = run_tuning(replace(search, trials=6))
-    assert [t.value for t in longer.trials[:3]] == first
-    assert len({tuple(t.params.values()) for t in longer.trials}) == 6
+        assert len(run_tuning(search).trials) == 5
+    longer = run_tuning(replace(search, trials=7))
+    assert [t.value for t in longer.trials[:5]] == [t.value for t in study.trials]
+    assert len({tuple(t.params.values()) for t in longer.trials}) == 7
 
 
 @pytest.mark.slow
-def test_a_search_depends_on_its_seed_alone(search, tmp_path):
-    runs = [
-        run_tuning(replace(search, out=tmp_path / name, seed=seed))
-        for name, seed in (("a", 1), ("b", 1), ("c", 2))
-    ]
-    points = [[t.params for t in study.trials] for study in runs]
-    assert points[0] == points[1] != points[2]
-    assert [t.value for t in runs[0].trials] == [t.value for t in runs[1].trials]
+def test_a_search_depends_on_its_seed_alone(found, tmp_path):
+    search, study, _ = found
+    same, other = (
+        run_tuning(replace(search, out=tmp_path / str(seed), seed=seed, trials=trials)).trials
+        for seed, trials in ((0, 3), (1, 2))
+    )
+    assert [(t.params, t.value) for t in same] == [(t.params, t.value) for t in study.trials[:3]]
+    assert other[1].params != study.trials[1].params
 
 
+@pytest.mark.slow
 def test_a_failing_trial_is_reported_and_counted_and_the_search_goes_on(search, monkeypatch, capsys):
     real = tune.try_recipe
     calls = []
 
-    def fails_once(setting, recipe, on_round):
+    def fails_once(context, recipe, on_round):
         calls.append(recipe)
         if len(calls) == 2:
             raise MemoryError("no memory left for this one")
-        return real(setting, recipe, on_round)
+        return real(context, recipe, on_round)
 
     monkeypatch.setattr(tune, "try_recipe", fails_once)
     study = run_tuning(search)
@@ -162,7 +181,7 @@ def test_a_failing_trial_is_reported_and_counted_and_the_search_goes_on(search, 
 
 
 def test_a_search_of_which_all_trials_fail_says_why(search, monkeypatch):
-    def fails(setting, recipe, on_round):
+    def fails(context, recipe, on_round):
         raise RuntimeError("the shape is wrong")
 
     monkeypatch.setattr(tune, "try_recipe", fails)
@@ -170,8 +189,9 @@ def test_a_search_of_which_all_trials_fail_says_why(search, monkeypatch):
         run_tuning(search)
 
 
+@pytest.mark.slow
 def test_hopeless_trials_are_pruned(search, monkeypatch):
-    def fake(setting, recipe, on_round):
+    def fake(context, recipe, on_round):
         hopeless = len(study_of().get_trials(states=[TrialState.COMPLETE])) >= 4
         for number in range(1, 7):
             if on_round(number, 1.0 + 5 * hopeless - 0.1 * number):
@@ -187,7 +207,7 @@ def test_hopeless_trials_are_pruned(search, monkeypatch):
     assert [outcome(t) for t in study.trials] == ["finished"] * 4 + ["pruned"] * 2
     assert [t.value for t in study.trials[4:]] == [pytest.approx(5.8)] * 2  # after two rounds
     assert study.trials[4].params != study.trials[5].params
-    assert PNG in plots_of(study, {})["history.png"][:4]
+    assert PNG in figures_of(study, {})["history.png"][:4]
 
 
 @pytest.mark.slow
@@ -202,7 +222,7 @@ def test_the_search_is_better_than_chance():
         "random": optuna.samplers.RandomSampler,
     }.items():
         found = []
-        for seed in range(3):
+        for seed in range(3 if DEEP else 1):
             study = optuna.create_study(sampler=make(seed))
             with quietly():
                 study.optimize(bowl, 25)
@@ -211,7 +231,8 @@ def test_the_search_is_better_than_chance():
     assert best["gp"] < 0.01 < best["random"]
 
 
-def test_pictures_tell_what_mattered():
+@pytest.mark.slow
+def test_figures_tell_what_mattered():
     study = optuna.create_study()
     kinds = {
         "lr": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True),
@@ -223,7 +244,7 @@ def test_pictures_tell_what_mattered():
         study.add_trial(
             optuna.create_trial(params={"lr": 0.01, "idle": 1, "mode": "a"}, distributions=kinds, value=1.0)
         )
-    assert set(plots_of(study, {})) == {"history.png"}
+    assert set(figures_of(study, {})) == {"history.png"}
     for _ in range(30):
         params = {
             "lr": 10 ** random.uniform(-4, -1),
@@ -232,12 +253,12 @@ def test_pictures_tell_what_mattered():
         }
         value = np.log10(params["lr"]) ** 2
         study.add_trial(optuna.create_trial(params=params, distributions=kinds, value=value))
-    shares = plots._importance(study)
+    shares = figures._importance(study)
     assert next(iter(shares)) == "lr"
     assert shares["lr"] > 0.8
-    pictures = plots_of(study, {"lr": 0.01, "idle": 1, "mode": "a"})
-    assert set(pictures) == {"history.png", "importance.png", "slices.png"}
-    assert all(data.startswith(PNG) for data in pictures.values())
+    plots = figures_of(study, {"lr": 0.01, "idle": 1, "mode": "a"})
+    assert set(plots) == {"history.png", "importance.png", "slices.png"}
+    assert all(data.startswith(PNG) for data in plots.values())
 
 
 def test_the_command_passes_everything_on(monkeypatch):
@@ -255,10 +276,3 @@ def test_the_command_passes_everything_on(monkeypatch):
         "sqlite:///y.db",
         "z",
     )
-
-
-def test_the_recipe_file_says_where_it_comes_from(search):
-    run_tuning(replace(search, trials=2))
-    text = (search.out / f"tiny-tuned-{MODEL}.toml").read_text()
-    assert text.startswith("# Found by `nacre tune`: trial ")
-    assert tomllib.loads(text)["models"][MODEL]["mode"] in ("default", "no_gate", "pure")

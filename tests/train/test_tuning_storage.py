@@ -13,6 +13,7 @@ from nacre.train.tuning.trial import Tried
 from nacre.train.tuning.tune import run_tuning
 
 
+@pytest.mark.slow
 def test_a_study_of_another_search_is_named_and_left_alone(search):
     run_tuning(replace(search, trials=1))
     other = replace(search, only=("lr", "d_model"))
@@ -56,8 +57,8 @@ def test_bad_input_is_named_before_anything_is_run(search, monkeypatch, change, 
 
 
 def test_a_storage_that_is_lost_in_the_midst_of_a_search_is_named(search, monkeypatch):
-    def spoil(setting, recipe, on_round):
-        (setting.out / "study.db").write_bytes(b"no longer a database" * 1000)
+    def spoil(context, recipe, on_round):
+        (context.out / "study.db").write_bytes(b"no longer a database" * 1000)
         return Tried(1.0, 1)
 
     monkeypatch.setattr(tune, "try_recipe", spoil)
@@ -72,6 +73,7 @@ def test_a_damaged_study_file_is_named(search):
         run_tuning(search)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed to be used with Study.optimize")
 def test_trials_of_a_process_that_died_are_taken_over(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_BEAT", 1)

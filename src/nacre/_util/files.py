@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and where nacre keeps its own."""
+"""Atomic writes, and the cache folder."""
 
 import os
 import secrets
@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, data: bytes) -> Path:
-    """Write to a temporary name, then rename, so that no half-written file is ever seen."""
-    # Not mkstemp: only the owner could read what it makes.
+    """Write to a temporary name, then rename: nobody ever sees a half-written file."""
+    # Not mkstemp: only the owner could read its files.
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
@@ -21,7 +21,7 @@ def write_atomic(path: Path, data: bytes) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where nacre keeps what it fetched, parsed and compiled: `$NACRE_CACHE`, or the user's cache folder."""
+    """Folder of fetched, parsed and compiled files: `$NACRE_CACHE`, or in the user's cache."""
     if chosen := os.environ.get("NACRE_CACHE"):
         return Path(chosen)
     from platformdirs import user_cache_path  # here, so that `import nacre` stays light

@@ -1,12 +1,12 @@
-"""Whether a host that a request names can have been looked up by nobody else."""
+"""Protection against DNS rebinding."""
 
 import ipaddress
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is localhost or a bare address, so that no name server had a say in it.
+    """Whether the host of a request is localhost or a literal address.
 
-    A web page whose own name was pointed at this machine (DNS rebinding) is thereby told apart.
+    A web page that points its own name at this machine (DNS rebinding) sends that name instead.
 
     Example:
         >>> is_address("127.0.0.1"), is_address("::1"), is_address("example.org")

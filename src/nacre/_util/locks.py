@@ -1,4 +1,4 @@
-"""Locks that several processes share, so that each piece of work is done by one of them."""
+"""Lock files that several processes share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,19 +11,12 @@ class LockedElsewhere(Exception):
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file for this process. The lock goes with the process, also when it is killed.
-
-    Raises:
-        LockedElsewhere: If another process holds it.
-    """
+    """Hold a lock file, or raise `LockedElsewhere`. The lock ends with the process, also when it is killed."""
     from filelock import FileLock, Timeout  # here, so that `import nacre` stays light
 
-    lock = FileLock(path)
     try:
-        lock.acquire(blocking=False)
+        lock = FileLock(path).acquire(blocking=False)
     except Timeout:
         raise LockedElsewhere(str(path)) from None
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()

@@ -1,4 +1,4 @@
-"""Many pieces of work at once, in several processes, with a progress bar."""
+"""Work in several processes, with a progress bar."""
 
 import multiprocessing
 import os
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
+import torch
 from rich.console import Console
 
 from nacre._util.progress import bars
@@ -17,16 +18,10 @@ _Result = TypeVar("_Result")
 def each(
     work: Callable[[_Item], _Result], items: Sequence[_Item], jobs: int, console: Console, what: str
 ) -> Iterator[tuple[_Item, _Result]]:
-    """Results in the order in which they get ready, each with what it is of.
+    """Items with their results, in the order of completion.
 
-    Work with one job is done in this process. Ctrl-C ends the others, too.
-
-    Args:
-        work: A function of a module, which other processes can import.
-        items: What to do it with; plain data.
-        jobs: Processes at once.
-        console: Where the bar is shown.
-        what: Description of the bar.
+    One job works in this process. Several jobs need a `work` that other processes can import, and items they can
+    unpickle; Ctrl-C ends them all. `what` describes the bar.
     """
     with bars(console) as progress:
         bar = progress.add_task(what, total=len(items), loss="")
@@ -35,9 +30,9 @@ def each(
                 yield item, work(item)
                 progress.advance(bar)
             return
-        # Not forked: threads of torch and pygame do not survive that.
+        # Not forked: threads of torch and pygame do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(jobs, len(items)), context, initializer=_one_thread) as pool:
+        with ProcessPoolExecutor(min(jobs, len(items)), context, torch.set_num_threads, (1,)) as pool:
             futures = {pool.submit(work, item): item for item in items}
             try:
                 for future in as_completed(futures):
@@ -51,11 +46,5 @@ def each(
 
 
 def default_jobs() -> int:
-    """One process for each processor that we may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)

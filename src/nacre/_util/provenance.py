@@ -13,14 +13,15 @@ import torch
 from nacre._version import __version__
 
 _PACKAGE = Path(__file__).parents[1]
-_PATIENCE = 10  # seconds for git
+_GIT_SECONDS = 10
 
 
-def provenance(threads: int | None) -> dict[str, Any]:
+def provenance(threads: int | None = None, device: str | None = None) -> dict[str, Any]:
     """Plain data that says where a measurement comes from.
 
     Args:
-        threads: Threads of torch, None for its own choice.
+        threads: Threads that torch used; None for its current setting.
+        device: Device that torch used; None for "cuda" where there is one, else "cpu".
 
     Example:
         >>> sorted(provenance(1))
@@ -32,36 +33,34 @@ def provenance(threads: int | None) -> dict[str, Any]:
         "machine": {
             "system": platform.system(),
             "architecture": platform.machine(),
-            "processor": _processor(),
+            "processor": cpu_info("model name").split(":", 1)[-1].strip() or None,
             "cpus": os.cpu_count(),
             "threads": threads or torch.get_num_threads(),
-            "device": "cpu",
+            "device": device or ("cuda" if torch.cuda.is_available() else "cpu"),
         },
         "versions": {"nacre": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 
 
 def _commit() -> str | None:
-    """Commit of the checkout that this package is run from, with -dirty after local changes; None without one."""
+    """Commit of the checkout that this package runs from, with -dirty after local changes; None without one."""
     # An environment inside the checkout of some other project is not under git: ask for this very file.
     tracked = _git("ls-files", "--error-unmatch", "_version.py")
     return tracked and _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
 
 
 def _git(*args: str) -> str | None:
+    options: dict[str, Any] = {"cwd": _PACKAGE, "capture_output": True, "text": True, "check": True}
     try:
-        done = subprocess.run(
-            ["git", *args], cwd=_PACKAGE, capture_output=True, text=True, check=True, timeout=_PATIENCE
-        )
+        return subprocess.run(["git", *args], timeout=_GIT_SECONDS, **options).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
 
 
-def _processor() -> str | None:
+def cpu_info(*fields: str) -> str:
+    """First line of /proc/cpuinfo that begins with one of these fields; elsewhere what Python knows."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor() or None
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or None
+        lines = []
+    return next((line for line in lines if line.startswith(fields)), platform.processor())

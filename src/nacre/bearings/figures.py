@@ -1,14 +1,8 @@
-"""The picture of a degradation curve. Needs matplotlib."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""The figure of a degradation curve. Needs matplotlib."""
 
 from nacre._util.plotting import COLOURS, TEXT, TITLE, open_frame, png
+from nacre.bearings.predict import Curve
 from nacre.data.rigs.labels import Label
-
-if TYPE_CHECKING:
-    from nacre.bearings.predict import Curve
 
 _AXIS = {
     Label.FRACTION: "share of life used",
@@ -18,7 +12,7 @@ _AXIS = {
 
 
 def draw_curve(curve: Curve) -> bytes:
-    """A PNG: the mean of the fold models over time, and the band from the lowest to the highest of them."""
+    """A PNG: the mean of the fold models over time, and the band from the lowest to the highest."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")

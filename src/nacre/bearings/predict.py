@@ -1,7 +1,5 @@
 """`nacre bearings predict`: degradation curves of new recordings, with the band of all fold models."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,34 +12,28 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from nacre._util.files import write_atomic
+from nacre._util.text import csv_text
 from nacre.bearings.extract import Extraction, extract
 from nacre.data.rigs.feature_table import FeatureTable
 from nacre.data.rigs.labels import Label
-from nacre.data.rigs.score import remaining_from_fraction
-from nacre.data.sets.bearings import rows_of
-from nacre.data.sets.bearings_tables import is_table, read_any
+from nacre.data.rigs.life_metrics import remaining_from_fraction
+from nacre.data.sets.bearings import is_table, read_any, rows_of
 from nacre.io import load
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
 
 _BATCH = 256
+_WORDS = {Label.FRACTION: "share of life used", Label.RUL: "minutes left", Label.PHYSICS: "degradation"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What fold models say of one bearing.
+    """Predictions of the fold models for one bearing."""
 
-    Attributes:
-        name: Rig and bearing.
-        label: What they say.
-        seconds: [n] since the first sample.
-        models: [n, models] answers.
-    """
-
-    name: str
-    label: Label
-    seconds: NDArray[np.float64]
-    models: NDArray[np.float64]
+    name: str  # rig and bearing
+    label: Label  # what is predicted
+    seconds: NDArray[np.float64]  # [n] since the first sample
+    models: NDArray[np.float64]  # [n, models] predictions
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -69,7 +61,7 @@ def predict_bearings(
         places: Folders of recordings, MAT files, or tables: those of `nacre data features`, or the authors' files.
         out: Where files go; features of raw recordings, too.
         rate: Samples a second, for MAT files that do not say.
-        skip_bad: Whether damaged files are left out, and counted.
+        skip_bad: Whether missing or damaged files are left out and counted.
         jobs: Processes that extract features.
 
     Raises:
@@ -78,18 +70,21 @@ def predict_bearings(
     """
     console = Console()
     models, data = _models(run)
-    tables = _tables(places, out, rate, skip_bad, jobs)
+    tables = [read_any(path) for path in places if is_table(path)]
+    raw = [path for path in places if not is_table(path)]
+    if raw:
+        tables += extract(Extraction(raw, out / "features", rate, skip_bad, jobs))
     curves = [_curve(models, table, data) for table in tables]
     out.mkdir(parents=True, exist_ok=True)
     from nacre.bearings.figures import draw_curve
 
     for curve in curves:
         stem = curve.name.replace(" ", "-")
-        write_atomic(out / f"{stem}.csv", _csv(curve))
+        write_atomic(out / f"{stem}.csv", _csv(curve).encode())
         write_atomic(out / f"{stem}.png", draw_curve(curve))
         low, high = (float(edge[-1]) for edge in curve.band)
         console.print(
-            f"{curve.name}: {_words(curve.label)} {curve.mean[-1]:.2f} after {curve.seconds[-1] / 3600:.2f} h "
+            f"{curve.name}: {_WORDS[curve.label]} {curve.mean[-1]:.2f} after {curve.seconds[-1] / 3600:.2f} h "
             f"({len(models)} models: {low:.2f} to {high:.2f}); wrote {stem}.csv and {stem}.png in {out}",
             markup=False,
             highlight=False,
@@ -98,12 +93,8 @@ def predict_bearings(
     return curves
 
 
-def _words(label: Label) -> str:
-    return {Label.FRACTION: "share of life used", Label.RUL: "minutes left", Label.PHYSICS: "degradation"}[label]
-
-
 def _models(run: Path) -> tuple[list[TaskNetwork], dict[str, Any]]:
-    """The networks of a run and of the other folds, and what the recipe says of the data."""
+    """The networks of a run and of its other folds, and the recipe's data table."""
     if not (run / "result.json").is_file():
         raise FileNotFoundError(
             f"{run} is no finished run; give a directory such as runs/bearings/nac/fold0-seed0"
@@ -125,16 +116,6 @@ def _models(run: Path) -> tuple[list[TaskNetwork], dict[str, Any]]:
     return networks, recipe.data
 
 
-def _tables(
-    places: Sequence[Path], out: Path, rate: float | None, skip_bad: bool, jobs: int | None
-) -> list[FeatureTable]:
-    tables = [read_any(path) for path in places if is_table(path)]
-    raw = [path for path in places if not is_table(path)]
-    if raw:
-        tables += extract(Extraction(raw, out / "features", rate, skip_bad, jobs))
-    return tables
-
-
 @torch.no_grad()
 def _curve(models: Sequence[TaskNetwork], table: FeatureTable, data: dict[str, Any]) -> Curve:
     steps, name = data.get("steps", 32), f"{table.rig} {table.name}"
@@ -154,14 +135,11 @@ def _curve(models: Sequence[TaskNetwork], table: FeatureTable, data: dict[str, A
     return Curve(name, Label(data.get("label", "fraction")), rows.seconds[steps - 1 :], np.stack(answers, 1))
 
 
-def _csv(curve: Curve) -> bytes:
+def _csv(curve: Curve) -> str:
     low, high = curve.band
     columns = {"seconds": curve.seconds, "mean": curve.mean, "lowest": low, "highest": high}
     if curve.label is Label.FRACTION:
         columns["minutes left"] = remaining_from_fraction(curve.mean, curve.seconds / 60)
     columns |= {f"model {number}": answers for number, answers in enumerate(curve.models.T)}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    rows = ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True))
+    return csv_text(list(columns), rows)

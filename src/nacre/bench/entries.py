@@ -19,12 +19,8 @@ _TORCH_NAC = "torch-nac"
 class TorchAttention(nn.Module):
     """`torch.nn.MultiheadAttention` as self attention without weights.
 
-    Its evaluation fast path builds a T x T table, which its fused kernel never does, so the bench has both.
-
-    Args:
-        d_model: Width.
-        num_heads: Heads.
-        fastpath: Whether evaluation may take the fast path; training never does.
+    Its fast path, which only evaluation may take, builds a T x T table. Its fused kernel never does, so the bench
+    has both.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, fastpath: bool = False) -> None:
@@ -43,11 +39,7 @@ class TorchAttention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A recurrent network without its last state.
-
-    Args:
-        core: Returns outputs [B, T, d_model] and a state.
-    """
+    """A recurrent network that returns its outputs [B, T, d_model] without its state."""
 
     def __init__(self, core: nn.Module) -> None:
         super().__init__()
@@ -69,10 +61,7 @@ def available() -> list[str]:
 
 
 def resolve(names: Iterable[str]) -> list[str]:
-    """Names for names and shell patterns, each once, in the order asked for.
-
-    Args:
-        names: Names or patterns; one string may hold several, with commas between them.
+    """Names for names and shell patterns, each once, in order; one string may hold several, between commas.
 
     Example:
         >>> resolve(["torch-mha,nac-0*", "nac-02s"])
@@ -98,12 +87,7 @@ def split(values: Iterable[str]) -> list[str]:
 
 
 def build(name: str, d_model: int, num_heads: int) -> nn.Module:
-    """The module of a name, with the same weights each time.
-
-    Args:
-        name: One of `available()`.
-        d_model: Features of input and output.
-        num_heads: Heads, where it has any.
+    """The module of a name of `available()`, with the same weights each time.
 
     Example:
         >>> build("torch-gru", 8, 2)(torch.zeros(1, 5, 8)).shape
@@ -121,9 +105,9 @@ def _builders() -> dict[str, Callable[[int, int], nn.Module]]:
     return zoo | {
         REFERENCE: TorchAttention,
         "torch-mha-fastpath": partial(TorchAttention, fastpath=True),
-        "torch-gru": _gru,
-        "ncps-cfc": _cfc,
-        "ncps-ltc": _ltc,
+        "torch-gru": lambda d_model, num_heads: Recurrent(nn.GRU(d_model, d_model, batch_first=True)),
+        "ncps-cfc": partial(_ncps, "CfC"),
+        "ncps-ltc": partial(_ncps, "LTC"),
         _TORCH_NAC: _torch_nac,
     }
 
@@ -132,27 +116,13 @@ def _zoo(name: str, d_model: int, num_heads: int) -> nn.Module:
     return create(name, d_input=d_model, d_model=d_model, num_heads=num_heads)
 
 
-def _gru(d_model: int, num_heads: int) -> nn.Module:
-    return Recurrent(nn.GRU(d_model, d_model, batch_first=True))
-
-
-def _cfc(d_model: int, num_heads: int) -> nn.Module:
-    from ncps.torch import CfC
+def _ncps(name: str, d_model: int, num_heads: int) -> nn.Module:
+    import ncps.torch
     from ncps.wirings import AutoNCP
 
-    return Recurrent(CfC(d_model, AutoNCP(_units(d_model), d_model)))
-
-
-def _ltc(d_model: int, num_heads: int) -> nn.Module:
-    from ncps.torch import LTC
-    from ncps.wirings import AutoNCP
-
-    return Recurrent(LTC(d_model, AutoNCP(_units(d_model), d_model)))
-
-
-def _units(d_model: int) -> int:
-    """Neurons of a circuit with d_model motor neurons: as many others, and at least the three AutoNCP wants."""
-    return d_model + max(d_model, 3)
+    # Beside the d_model motor neurons as many others, and at least the three that AutoNCP needs.
+    wiring = AutoNCP(d_model + max(d_model, 3), d_model)
+    return Recurrent(getattr(ncps.torch, name)(d_model, wiring))
 
 
 def _torch_nac(d_model: int, num_heads: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""The bench's pictures, as PNG bytes. Needs matplotlib."""
+"""The figures of the bench, as PNG bytes. Needs matplotlib."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from nacre._util.plotting import open_frame, png
+from nacre._util.plotting import COLOURS, legend_below, open_frame, png
 from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import ENOUGH, FROM, Quantity, growth
-from nacre.bench.record import ACTIONS, Action, Result
+from nacre.bench.record import ACTIONS, Action, BenchResult
 from nacre.bench.tables import number
 
-# Okabe and Ito's colours, which can be told apart whatever the eye; with markers, more models than colours can be.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# With markers, more models than colours can be told apart.
+_COLOURS = (*COLOURS, "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _BARS: dict[Action, tuple[str, str, float]] = {  # name, colour, place beside the middle of a row
     "forward": ("forward pass", "#0072b2", -0.2),
@@ -26,8 +26,8 @@ _PANELS: tuple[tuple[Quantity, float, str], ...] = (
 )
 
 
-def plot_ratios(results: Sequence[Result]) -> bytes:
-    """Bars of time by that of the reference, one panel a length."""
+def plot_ratios(results: Sequence[BenchResult]) -> bytes:
+    """Bars of time divided by that of the reference, one panel a length."""
     lengths = list(dict.fromkeys(r.entry.length for r in results))
     models = list(dict.fromkeys(r.entry.model for r in results))
     figure = Figure(figsize=(max(8.0, 1.7 + 4.3 * len(lengths)), 1.5 + 0.36 * len(models)), layout="constrained")
@@ -39,12 +39,11 @@ def plot_ratios(results: Sequence[Result]) -> bytes:
         ax.set_xlabel(f"time ÷ time of {REFERENCE} (lower is faster)", fontsize=12)
     panels[0].set_yticks(range(len(models)), models, fontsize=11)
     panels[0].invert_yaxis()
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=12)
+    legend_below(figure, 2, 12)
     return png(figure)
 
 
-def plot_sweep(results: Sequence[Result]) -> bytes:
+def plot_sweep(results: Sequence[BenchResult]) -> bytes:
     """Time and memory of a forward pass over length, both logarithmic, with fitted exponents."""
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     for ax, (quantity, unit, title) in zip(figure.subplots(1, 2), _PANELS, strict=True):
@@ -53,10 +52,8 @@ def plot_sweep(results: Sequence[Result]) -> bytes:
             costs = [(r.entry.length, getattr(r.forward, quantity)) for r in results if r.entry.model == row.model]
             x, y = np.array([(n, cost / unit) for n, cost in costs if cost]).reshape(-1, 2).T
             label = row.model if fit is None else f"{row.model}: $n^{{{fit.exponent:.2f}}}$"
-            marker = _MARKERS[i % len(_MARKERS)]
-            ax.plot(
-                x, y, color=_COLOURS[i % len(_COLOURS)], marker=marker, markersize=6, linewidth=1.8, label=label
-            )
+            colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
+            ax.plot(x, y, color=colour, marker=marker, markersize=6, linewidth=1.8, label=label)
         ax.set(xscale="log", yscale="log")
         ax.set_title(title, loc="left", fontsize=13)
         ax.set_xlabel("length n", fontsize=13)
@@ -71,11 +68,11 @@ def plot_sweep(results: Sequence[Result]) -> bytes:
     return png(figure)
 
 
-def _plot_bars(ax: Axes, models: Sequence[str], rows: dict[str, Result]) -> None:
+def _plot_bars(ax: Axes, models: Sequence[str], rows: dict[str, BenchResult]) -> None:
     ratios = [r.cost(a).ratio for r in rows.values() for a in ACTIONS]
     known = [ratio for ratio in ratios if ratio] or [1.0]
     ax.set_xscale("log")
-    ax.set_xlim(min(0.7, *known) / 1.3, max(1.5, *known) * 2.6)  # on the right, room for the figures
+    ax.set_xlim(min(0.7, *known) / 1.3, max(1.5, *known) * 2.6)  # on the right, room for the numbers
     for action, (label, colour, shift) in _BARS.items():
         costs = [rows[m].cost(action) if m in rows else None for m in models]
         widths = [c.ratio - 1 if c and c.ratio else 0.0 for c in costs]
@@ -83,14 +80,8 @@ def _plot_bars(ax: Axes, models: Sequence[str], rows: dict[str, Result]) -> None
         for i, cost in enumerate(costs):
             if cost is not None:
                 text = number(cost.ratio) if cost.ratio else cost.state.partition(":")[0]
-                ax.annotate(
-                    text,
-                    (max(cost.ratio or 1.0, 1.0), i + shift),
-                    (3, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=9,
-                )
+                at = (max(cost.ratio or 1.0, 1.0), i + shift)
+                ax.annotate(text, at, (3, 0), textcoords="offset points", va="center", fontsize=9)
     ax.axvline(1.0, color="#444444", linewidth=1)
     ax.margins(y=0.02)
     ax.xaxis.set_major_formatter(FuncFormatter(_plain))

@@ -1,35 +1,27 @@
-"""The files of a run: JSON that a later run can go on with, and the same figures as CSV."""
+"""The files of a run: JSON, from which a later run resumes, and the same numbers as CSV."""
 
-import csv
-import io
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from nacre._util.files import write_atomic
+from nacre._util.text import csv_text
 from nacre.bench.fit import growth
 from nacre.bench.paper import COLUMN, reported
-from nacre.bench.record import ACTIONS, Cost, Entry, Result
+from nacre.bench.record import ACTIONS, BenchEntry, BenchResult, Cost
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything a run knows.
-
-    Attributes:
-        provenance: Where the figures come from.
-        settings: What was asked for.
-        results: In the order of measurement.
-        sweep: Whether lengths were swept; then the JSON file holds fitted exponents, else the paper's figures.
-    """
+    """Everything a run knows."""
 
     provenance: dict[str, Any]
     settings: dict[str, Any]
-    results: tuple[Result, ...] = field(default=())
-    sweep: bool = False
+    results: tuple[BenchResult, ...] = ()  # in the order of measurement
+    sweep: bool = False  # then the JSON file holds fitted exponents, else the paper's numbers
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -51,36 +43,26 @@ def write_record(stem: Path, record: Record) -> tuple[Path, Path]:
 
 
 def read_record(path: Path) -> Record:
-    """What `write_record` wrote.
-
-    Raises:
-        ValueError: If the file holds something else.
-    """
+    """What `write_record` wrote; refuses a file that holds something else."""
     try:
         data = json.loads(path.read_text())
         if data["format"] != FORMAT:
             raise ValueError(f"format {data['format']!r}, not {FORMAT}")
-        results = tuple(Result.from_dict(row) for row in data["results"])
+        results = tuple(BenchResult.from_dict(row) for row in data["results"])
         return Record(data["provenance"], data["settings"], results, data["sweep"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a record of nacre bench ({error!r}); run without --resume") from None
 
 
-def to_csv(results: tuple[Result, ...]) -> str:
+def to_csv(results: tuple[BenchResult, ...]) -> str:
     """One row an entry, empty where nothing was measured."""
-    columns = [*Entry.__dataclass_fields__, "parameters"]
-    for action in ACTIONS:
-        columns += [f"{action}_{name}" for name in (*Cost.__dataclass_fields__, "throughput")]
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, [*columns, COLUMN], lineterminator="\n")
-    writer.writeheader()
-    for result in results:
-        writer.writerow(_row(result))
-    return buffer.getvalue()
+    names = [*(field.name for field in fields(Cost)), "throughput"]
+    costs = [f"{action}_{name}" for action in ACTIONS for name in names]
+    return csv_text([*(f.name for f in fields(BenchEntry)), "parameters", *costs, COLUMN], map(_row, results))
 
 
-def _row(result: Result) -> dict[str, Any]:
-    row: dict[str, Any] = {**asdict(result.entry), "parameters": result.parameters, COLUMN: reported(result.entry)}
+def _row(result: BenchResult) -> dict[str, Any]:
+    row = {**asdict(result.entry), "parameters": result.parameters, COLUMN: reported(result.entry)}
     for action in ACTIONS:
         row |= {f"{action}_{name}": value for name, value in asdict(result.cost(action)).items()}
         row[f"{action}_throughput"] = result.throughput(action)

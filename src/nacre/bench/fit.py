@@ -9,17 +9,12 @@ import numpy as np
 
 from nacre._util.checks import whole
 from nacre.bench.paper import COMPLEXITY
-from nacre.bench.record import Action, Result
+from nacre.bench.record import ACTIONS, Action, BenchResult
 
 FROM = 4096  # shorter sequences cost mostly what does not depend on length
 ENOUGH = 3  # points
 Quantity = Literal["seconds", "added_bytes"]
-FITTED: tuple[tuple[Action, Quantity], ...] = (  # what is fitted for each model
-    ("forward", "seconds"),
-    ("forward", "added_bytes"),
-    ("step", "seconds"),
-    ("step", "added_bytes"),
-)
+QUANTITIES: tuple[Quantity, Quantity] = ("seconds", "added_bytes")
 
 
 @dataclass(frozen=True)
@@ -33,15 +28,12 @@ class Fit:
 
 
 def fit_exponent(lengths: Sequence[int], costs: Sequence[float | None], start: int = FROM) -> Fit | None:
-    """Fit cost = c * length ** exponent.
+    """Fit cost = c * length ** exponent; None with costs at fewer than two lengths.
 
     Args:
         lengths: Of the sequences.
-        costs: At each length; None or 0 counts for nothing.
+        costs: At each length; None and 0 are left out.
         start: Where the fit begins, if there are at least three costs from there on; else all are fitted.
-
-    Returns:
-        The fit, or None with costs at fewer than two lengths.
 
     Example:
         >>> fit_exponent([10, 100, 1000], [3.0, 300.0, 30000.0]).exponent
@@ -73,13 +65,16 @@ class Growth:
         return {"model": self.model, **fits, "complexity (paper)": self.paper}
 
 
-def growth(results: Sequence[Result]) -> list[Growth]:
+def growth(results: Sequence[BenchResult]) -> list[Growth]:
     """Exponents of every model in a sweep, in its order."""
-    models = dict.fromkeys(r.entry.model for r in results)
-    return [_growth(model, [r for r in results if r.entry.model == model]) for model in models]
-
-
-def _growth(model: str, results: Sequence[Result]) -> Growth:
-    lengths = [r.entry.length for r in results]
-    fits = {key: fit_exponent(lengths, [getattr(r.cost(key[0]), key[1]) for r in results]) for key in FITTED}
-    return Growth(model, fits, COMPLEXITY.get(model))
+    grown = []
+    for model in dict.fromkeys(r.entry.model for r in results):
+        some = [r for r in results if r.entry.model == model]
+        lengths = [r.entry.length for r in some]
+        fits: dict[tuple[Action, Quantity], Fit | None] = {
+            (action, quantity): fit_exponent(lengths, [getattr(r.cost(action), quantity) for r in some])
+            for action in ACTIONS
+            for quantity in QUANTITIES
+        }
+        grown.append(Growth(model, fits, COMPLEXITY.get(model)))
+    return grown

@@ -1,4 +1,4 @@
-"""Measures entries one after the other and has everything on disk as soon as it is known."""
+"""Measures entries one after the other, and writes each result to disk at once."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from nacre._util.checks import real, whole
 from nacre._util.provenance import provenance
 from nacre.bench.files import Record, read_record, write_record
 from nacre.bench.process import run_worker
-from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Action, Cost, Entry, Result
+from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Action, BenchEntry, BenchResult, Cost
 from nacre.bench.worker import Request
 
 BUDGET = 5.0  # seconds of timing, after which no further round starts
@@ -21,29 +21,20 @@ _LONGEST_LIMIT = 1e7  # seconds
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run measures, and how.
+    """What a run measures, and how."""
 
-    Attributes:
-        models: Names of `nacre.bench.entries.available()`.
-        lengths: Steps of the sequences.
-        batch: Sequences at a time.
-        d_model: Features of input and output.
-        num_heads: Heads, where a model has any.
-        threads: Threads of torch; None for its own choice.
-        time_limit: Seconds for each forward pass and each training step, with the start of its process.
-        budget: Seconds of timing, after which no further round starts.
-        sweep: Whether lengths are swept: without the reference beside it, and no longer length after one that
-            ran out of time or memory.
-    """
-
-    models: tuple[str, ...]
-    lengths: tuple[int, ...]
+    models: tuple[str, ...]  # names of `nacre.bench.entries.available()`
+    lengths: tuple[int, ...]  # steps of the sequences
     batch: int = 1
     d_model: int = 64
     num_heads: int = 4
-    threads: int | None = None
-    time_limit: float = 120.0
-    budget: float = BUDGET
+    threads: int | None = None  # of torch; None for its own choice
+    time_limit: float = (
+        120.0  # seconds for each forward pass and each training step, with the start of its process
+    )
+    budget: float = BUDGET  # seconds of timing, after which no further round starts
+    # Lengths are swept without the reference beside them, and no longer length follows one that ran out of time or
+    # memory.
     sweep: bool = False
 
     def __post_init__(self) -> None:
@@ -61,28 +52,22 @@ class Settings:
         real("time_limit", self.time_limit, 0, _LONGEST_LIMIT, open_low=True)
         real("budget", self.budget, 0, _LONGEST_LIMIT)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[BenchEntry]:
         """Every model at the shortest length, then at the next."""
         size = (self.batch, self.d_model, self.num_heads)
-        return [Entry(model, length, *size) for length in sorted(set(self.lengths)) for model in self.models]
+        return [BenchEntry(model, length, *size) for length in sorted(set(self.lengths)) for model in self.models]
 
     def fixed(self) -> dict[str, Any]:
         """What must be equal for two runs to stand in one table."""
         return {name: getattr(self, name) for name in ("batch", "d_model", "num_heads", "threads", "budget")}
 
 
-class Log:
-    """The record of a run, on disk after each addition.
-
-    Args:
-        stem: Path of its files without suffix.
-        settings: Of the run.
-        resume: Whether to go on with the record that is there, if there is one.
-    """
+class BenchLog:
+    """The record of a run, on disk after each addition; with `resume` it continues the record that is there."""
 
     def __init__(self, stem: Path, settings: Settings, *, resume: bool) -> None:
         self.stem = stem
-        stem.parent.mkdir(parents=True, exist_ok=True)  # rather fail now than after the first measurement
+        stem.parent.mkdir(parents=True, exist_ok=True)  # fail now rather than after the first measurement
         self.record = Record(provenance(settings.threads), asdict(settings), (), settings.sweep)
         path = stem.with_name(f"{stem.name}.json")
         if resume and path.exists():
@@ -90,28 +75,23 @@ class Log:
             _require_equal(path, old, self.record, settings)
             self.record = replace(self.record, results=old.results)
 
-    def find(self, entry: Entry) -> Result:
+    def find(self, entry: BenchEntry) -> BenchResult:
         """What is known of an entry."""
-        return next((r for r in self.record.results if r.entry == entry), Result(entry))
+        return next((r for r in self.record.results if r.entry == entry), BenchResult(entry))
 
-    def add(self, result: Result) -> None:
+    def add(self, result: BenchResult) -> None:
         """Keep a result, in place of an older one of the same entry."""
         results = {r.entry: r for r in self.record.results} | {result.entry: result}
         self.record = replace(self.record, results=tuple(results.values()))
         write_record(self.stem, self.record)
 
 
-def measure_all(log: Log, settings: Settings, console: Console) -> None:
-    """Measure what the log does not have yet; nothing that becomes of an entry ends the run.
-
-    Args:
-        log: Where results go.
-        settings: Of the run.
-        console: Where progress is shown.
-    """
+def measure_all(log: BenchLog, settings: Settings, console: Console) -> None:
+    """Measure what the log does not have yet; no failure of an entry ends the run."""
     entries = settings.entries()
     stopped: dict[tuple[str, Action], str] = {}  # why longer lengths of a sweep are left out
-    with _progress(console) as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(entries) * len(ACTIONS))
         for entry in entries:
             for action in ACTIONS:
@@ -122,41 +102,28 @@ def measure_all(log: Log, settings: Settings, console: Console) -> None:
 
 
 def _measure(
-    log: Log, settings: Settings, entry: Entry, action: Action, stopped: dict[tuple[str, Action], str]
+    log: BenchLog, settings: Settings, entry: BenchEntry, action: Action, stopped: dict[tuple[str, Action], str]
 ) -> None:
     known = log.find(entry)
     if known.cost(action).state == OK:
         return
-    parameters = None
+    parameters = known.parameters
     reason = stopped.get((entry.model, action))
     if reason is None:
         budget = min(settings.budget, _TIMING_SHARE * settings.time_limit)
         request = Request(entry, action, not settings.sweep, budget, settings.threads)
-        cost, parameters = run_worker(request, settings.time_limit)
+        cost, counted = run_worker(request, settings.time_limit)
+        parameters = parameters if counted is None else counted
     else:
         cost = Cost(f"skipped: {reason}")
     if settings.sweep and cost.state in (OUT_OF_TIME, OUT_OF_MEMORY):
         stopped[entry.model, action] = f"{cost.state} at {entry.length}"
-    log.add(_with_cost(known, action, cost, parameters))
-
-
-def _with_cost(result: Result, action: Action, cost: Cost, parameters: int | None) -> Result:
-    parameters = result.parameters if parameters is None else parameters
-    if action == "forward":
-        return replace(result, forward=cost, parameters=parameters)
-    return replace(result, step=cost, parameters=parameters)
+    log.add(replace(known, parameters=parameters, **{action: cost}))
 
 
 def _require_equal(path: Path, old: Record, new: Record, settings: Settings) -> None:
-    """Refuse to mix figures that do not compare."""
-    wanted = {**settings.fixed(), **new.provenance["machine"], **new.provenance["versions"]}
-    wanted["commit"] = new.provenance["commit"]
-    there = {**old.settings, **old.provenance["machine"], **old.provenance["versions"]}
-    there["threads"], wanted["threads"] = (
-        old.provenance["machine"]["threads"],
-        new.provenance["machine"]["threads"],
-    )
-    there["commit"] = old.provenance["commit"]
+    """Refuse to mix numbers that cannot be compared."""
+    wanted, there = _conditions(settings.fixed(), new), _conditions(old.settings, old)
     for name, value in wanted.items():
         if there.get(name) != value:
             raise ValueError(
@@ -165,6 +132,7 @@ def _require_equal(path: Path, old: Record, new: Record, settings: Settings) -> 
             )
 
 
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console)
+def _conditions(settings: dict[str, Any], record: Record) -> dict[str, Any]:
+    """The threads are those of the machine, which are known also where the settings leave them open."""
+    origin = record.provenance
+    return {**settings, **origin["machine"], **origin["versions"], "commit": origin["commit"]}

@@ -1,4 +1,4 @@
-"""Runs one worker, holds it to its time, and turns whatever becomes of it into a cost."""
+"""Runs one worker with a timeout, and turns the outcome, whatever it is, into a cost."""
 
 import contextlib
 import json
@@ -19,14 +19,10 @@ _KILL = getattr(signal, "SIGKILL", 9)  # Windows has no such name
 
 
 def run_worker(request: Request, time_limit: float) -> tuple[Cost, int | None]:
-    """Measure one action of one entry in a process of its own.
-
-    Args:
-        request: What to measure.
-        time_limit: Seconds after which the process is ended, its start included.
+    """Measure one action of one entry in a process of its own, which is killed after `time_limit` seconds.
 
     Returns:
-        The cost, with whatever was measured before an early end, and the number of parameters if it came.
+        The cost, with whatever was measured before an early end, and the number of parameters if it is known.
     """
     with tempfile.TemporaryFile() as errors, _start(request, errors) as process:
         in_time = True
@@ -37,14 +33,17 @@ def run_worker(request: Request, time_limit: float) -> tuple[Cost, int | None]:
             _kill(process)
             answer, _ = process.communicate()
         finally:
-            if process.returncode is None:  # Ctrl-C, or any other trouble of ours
+            if process.returncode is None:  # Ctrl-C, or an error of ours
                 _kill(process)
         errors.seek(0)
         message = errors.read().decode(errors="replace")
     parts = _parts(answer)
     parameters = parts.pop("parameters", None)
     complete = parts.get("rounds", 0) >= MIN_ROUNDS
-    state, note = _verdict(process.wait(), message, complete=complete) if in_time else _late(complete=complete)
+    if in_time:
+        state, note = _verdict(process.wait(), message, complete=complete)
+    else:
+        state, note = OK if complete else OUT_OF_TIME, ""
     return Cost(**{**parts, "state": state, "note": note or parts.get("note", "")}), parameters
 
 
@@ -59,7 +58,7 @@ def _start(request: Request, errors: IO[bytes]) -> subprocess.Popen[str]:
         stderr=errors,
         text=True,
         env=environment,
-        start_new_session=True,  # a group of its own, so that all of it can be ended
+        start_new_session=True,  # a process group of its own, so that its children are killed with it
     )
 
 
@@ -73,17 +72,12 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _parts(answer: str) -> dict[str, Any]:
-    """All parts as one; of times, those after the last round. A line that was cut off counts for nothing."""
+    """All parts as one; of times, those after the last round. A line that was cut off is ignored."""
     parts: dict[str, Any] = {}
     for line in answer.splitlines():
         with contextlib.suppress(json.JSONDecodeError):
             parts |= json.loads(line)
     return parts
-
-
-def _late(*, complete: bool) -> tuple[str, str]:
-    """State and note for a worker that was ended; with all rounds that are asked for, it has done its work."""
-    return (OK, "") if complete else (OUT_OF_TIME, "")
 
 
 def _verdict(code: int, message: str, *, complete: bool) -> tuple[str, str]:

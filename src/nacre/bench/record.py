@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 OK = "ok"
@@ -17,7 +17,7 @@ ACTIONS: tuple[Action, Action] = ("forward", "step")
 
 
 @dataclass(frozen=True)
-class Entry:
+class BenchEntry:
     """One model at one size."""
 
     model: str
@@ -29,34 +29,23 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one action of one entry costs; None where it was not measured.
+    """What one action of one entry costs; None where it was not measured."""
 
-    Attributes:
-        state: "ok", "out of time", "out of memory", "failed", "skipped: ..." or "not run".
-        note: In words: why it failed, or what could not be measured.
-        seconds: Median over the rounds.
-        spread: Distance between the quartiles, in seconds; None with one round.
-        rounds: How often it was timed.
-        ratio: Median over the rounds of its time by that of the reference in the same round.
-        peak_bytes: Highest resident memory of the process during the action.
-        added_bytes: That minus what was resident before.
-    """
-
-    state: str = NOT_RUN
-    note: str = ""
-    seconds: float | None = None
-    spread: float | None = None
-    rounds: int = 0
-    ratio: float | None = None
-    peak_bytes: int | None = None
-    added_bytes: int | None = None
+    state: str = NOT_RUN  # "ok", "out of time", "out of memory", "failed", "skipped: ..." or "not run"
+    note: str = ""  # why it failed, or what could not be measured
+    seconds: float | None = None  # median over the rounds
+    spread: float | None = None  # interquartile range of the seconds; None with one round
+    rounds: int = 0  # how often it was timed
+    ratio: float | None = None  # median over the rounds of its time divided by the reference's in the same round
+    peak_bytes: int | None = None  # highest resident memory of the process during the action
+    added_bytes: int | None = None  # that minus what was resident before
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchResult:
     """Costs of an entry."""
 
-    entry: Entry
+    entry: BenchEntry
     parameters: int | None = None
     forward: Cost = Cost()
     step: Cost = Cost()
@@ -66,10 +55,10 @@ class Result:
         return self.forward if action == "forward" else self.step
 
     def throughput(self, action: Action) -> float | None:
-        """Steps of sequences in a second.
+        """Time steps of all sequences, per second.
 
         Example:
-            >>> Result(Entry("nac", 1024), forward=Cost("ok", seconds=0.5)).throughput("forward")
+            >>> BenchResult(BenchEntry("nac", 1024), forward=Cost("ok", seconds=0.5)).throughput("forward")
             2048.0
         """
         seconds = self.cost(action).seconds
@@ -77,17 +66,11 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        rates = {f"{a}_throughput": self.throughput(a) for a in ACTIONS}
-        return {
-            **asdict(self.entry),
-            "parameters": self.parameters,
-            "forward": asdict(self.forward),
-            "step": asdict(self.step),
-            **rates,
-        }
+        data = asdict(self)
+        return data.pop("entry") | data | {f"{action}_throughput": self.throughput(action) for action in ACTIONS}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Result:
+    def from_dict(cls, data: dict[str, Any]) -> BenchResult:
         """What `to_dict` made plain."""
-        entry = Entry(**{name: data[name] for name in Entry.__dataclass_fields__})
+        entry = BenchEntry(**{field.name: data[field.name] for field in fields(BenchEntry)})
         return cls(entry, data["parameters"], Cost(**data["forward"]), Cost(**data["step"]))

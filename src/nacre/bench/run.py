@@ -9,7 +9,7 @@ from rich.console import Console
 from nacre._util.files import write_atomic
 from nacre.bench.entries import SWEPT, available, resolve, split
 from nacre.bench.figures import plot_ratios, plot_sweep
-from nacre.bench.measure import Log, Settings, measure_all
+from nacre.bench.measure import BenchLog, Settings, measure_all
 from nacre.bench.tables import print_results, print_sweep
 
 LENGTHS = (1024,)
@@ -44,39 +44,29 @@ def run(options: Options) -> None:
         run_selection(options.out)
 
 
-def run_bench(settings: Settings, out: Path, *, resume: bool = False) -> tuple[Path, ...]:
-    """Measure, print a table, and write figures and a plot; all that was measured, also after Ctrl-C.
+def run_bench(settings: Settings, out: Path, *, resume: bool = False) -> None:
+    """Measure, print a table, and write `bench.json`, `.csv` and `.png`, or `bench-sweep.*`, also after Ctrl-C.
 
-    Args:
-        settings: What to measure.
-        out: Directory for `bench.json`, `bench.csv` and `bench.png`; of a sweep, `bench-sweep.*`.
-        resume: Whether to keep what an earlier run of equal settings finished.
-
-    Returns:
-        The files.
+    With `resume`, what an earlier run of equal settings finished is kept.
     """
-    out = Path(out)
-    log = Log(out / ("bench-sweep" if settings.sweep else "bench"), settings, resume=resume)
-    files: tuple[Path, ...] = ()
+    log = BenchLog(out / ("bench-sweep" if settings.sweep else "bench"), settings, resume=resume)
     try:
         measure_all(log, settings, Console(stderr=True))
     finally:
         if log.record.results:
-            files = _report(log)
-    return files
+            _report(log)
 
 
-def _report(log: Log) -> tuple[Path, ...]:
+def _report(log: BenchLog) -> None:
     """Print the record and draw it."""
     console = Console()
     results = tuple(sorted(log.record.results, key=lambda r: r.entry.length))
     print_it, draw = (print_sweep, plot_sweep) if log.record.sweep else (print_results, plot_ratios)
     print_it(results, console)
-    write_atomic(log.stem.with_name(f"{log.stem.name}.png"), draw(results))
-    files = tuple(log.stem.with_name(f"{log.stem.name}.{suffix}") for suffix in ("json", "csv", "png"))
+    files = [log.stem.with_name(f"{log.stem.name}.{suffix}") for suffix in ("json", "csv", "png")]
+    write_atomic(files[-1], draw(results))
     for file in files:
         console.print(f"wrote {file}", soft_wrap=True)
-    return files
 
 
 def _settings(options: Options) -> Settings:

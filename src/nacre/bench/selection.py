@@ -1,60 +1,51 @@
-"""`nacre bench --selection`: how many of the best keys each way of selecting finds, and what it costs."""
+"""`nacre bench --selection`: how many of the best keys sqrt selection finds, and what it costs."""
 
-import csv
-import io
 import json
 import math
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
-from rich import box
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from torch import Tensor
 
 from nacre._util.files import write_atomic
+from nacre._util.plotting import legend_below, open_frame, png
 from nacre._util.provenance import provenance
-from nacre.bench.selection_figures import plot_recall
+from nacre._util.text import console_table, csv_text
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
 from nacre.layer.selection import best_columns, sqrt_topk
 
 _CHUNK = 2**23  # exact scores at a time
-_METHODS = {"sqrt": sqrt_topk}
+_STYLES = {
+    "exact": ("#000000", "^", "exact (compares with every key)"),
+    "sqrt": ("#d55e00", "s", "sqrt (blocks of neighbours)"),
+}
 
 
 @dataclass(frozen=True)
 class SelectionRow:
-    """One way of selecting at one length.
+    """One way of selecting at one length."""
 
-    Attributes:
-        keys: Kind of keys.
-        causal: Whether a query sees only keys up to itself.
-        length: Number of keys and of queries.
-        method: "sqrt" or "exact".
-        recall: Share of the exact top K that is found.
-        vectors: Vectors that the last query is compared with.
-        milliseconds: Median time for all queries; of "exact" scaled up from the compared queries.
-    """
-
-    keys: str
-    causal: bool
-    length: int
-    method: str
-    recall: float
-    vectors: int
-    milliseconds: float
+    keys: str  # what kind
+    causal: bool  # whether a query sees only keys up to itself
+    length: int  # number of keys and of queries
+    method: str  # "sqrt" or "exact"
+    recall: float  # share of the exact top K that is found
+    vectors: int  # that the last query is compared with
+    milliseconds: float  # median time for all queries; of "exact" scaled up from the compared queries
 
 
 def run_selection(out: Path, settings: SelectionSettings | None = None) -> None:
-    """Measure recall and cost of selection on random, smooth and learned keys; print a table, write three files.
+    """Measure recall and cost of selection on random, smooth and learned keys; print a table.
 
-    Args:
-        out: Directory for `bench-selection.json`, `.csv` and `.png`.
-        settings: What to measure.
+    Writes `bench-selection.json`, `.csv` and `.png`.
     """
     settings = settings or SelectionSettings()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -69,39 +60,39 @@ def run_selection(out: Path, settings: SelectionSettings | None = None) -> None:
                     rows += measure(name, q, k, settings, causal=causal)
                     progress.advance(bar)
     _print_table(rows)
+    results = [asdict(row) for row in rows]
     record = {
-        "provenance": provenance(None),
+        "provenance": provenance(),
         "settings": asdict(settings),
         "training": trained.report,
-        "results": [asdict(row) for row in rows],
+        "results": results,
+    }
+    files = {
+        "json": (json.dumps(record, indent=1) + "\n").encode(),
+        "csv": csv_text([field.name for field in fields(SelectionRow)], results).encode(),
+        "png": plot_recall(rows, settings.top_k),
     }
     out.mkdir(parents=True, exist_ok=True)
-    for suffix, data in (
-        ("json", (json.dumps(record, indent=1) + "\n").encode()),
-        ("csv", _to_csv(rows).encode()),
-        ("png", plot_recall(rows, settings.top_k)),
-    ):
+    for suffix, data in files.items():
         path = write_atomic(out / f"bench-selection.{suffix}", data)
         Console().print(f"wrote {path}", soft_wrap=True)
 
 
 def measure(name: str, q: Tensor, k: Tensor, settings: SelectionSettings, *, causal: bool) -> list[SelectionRow]:
-    """Recall and cost of every method; the rounds alternate between them, so that a busy machine slows all."""
+    """Recall and cost of both methods; their rounds alternate, so that a busy machine slows both."""
     length, top_k = k.shape[2], settings.top_k
     generator = torch.Generator().manual_seed(settings.seed)
     rows = torch.randperm(length, generator=generator)[: settings.queries].sort().values
-    best: tuple[Tensor, Tensor] = (rows, rows)
-    found: dict[str, tuple[Tensor, Tensor]] = {}
-    times: dict[str, list[float]] = {name: [] for name in (*_METHODS, "exact")}
+    times: dict[str, list[float]] = {"sqrt": [], "exact": []}
+    found = best = (rows, rows)
     for _ in range(settings.rounds):
-        for method, select in _METHODS.items():
-            start = time.perf_counter()
-            found[method] = select(q, k, top_k, causal=causal)
-            times[method].append(time.perf_counter() - start)
         start = time.perf_counter()
+        found = sqrt_topk(q, k, top_k, causal=causal)
+        middle = time.perf_counter()
         best = exact_rows(q, k, rows, top_k, causal=causal)
-        times["exact"].append((time.perf_counter() - start) * length / len(rows))
-    recalls = {m: recall([x[:, :, rows] for x in found[m]], best) for m in _METHODS} | {"exact": 1.0}
+        times["sqrt"].append(middle - start)
+        times["exact"].append((time.perf_counter() - middle) * length / len(rows))
+    recalls = {"sqrt": recall((found[0][:, :, rows], found[1][:, :, rows]), best), "exact": 1.0}
     vectors = vectors_scored(length, top_k, causal=causal)
     return [
         SelectionRow(name, causal, length, m, recalls[m], vectors[m], 1e3 * statistics.median(times[m]))
@@ -120,7 +111,7 @@ def exact_rows(q: Tensor, k: Tensor, rows: Tensor, top_k: int, *, causal: bool) 
     return torch.cat([p[0] for p in parts], 2), torch.cat([p[1] for p in parts], 2)
 
 
-def recall(found: list[Tensor] | tuple[Tensor, Tensor], best: tuple[Tensor, Tensor]) -> float:
+def recall(found: tuple[Tensor, Tensor], best: tuple[Tensor, Tensor]) -> float:
     """Share of the best keys that are found; both are index and valid, [..., K].
 
     Example:
@@ -147,33 +138,43 @@ def vectors_scored(length: int, top_k: int, *, causal: bool) -> dict[str, int]:
 
 
 def _print_table(rows: list[SelectionRow]) -> None:
-    table = Table(
+    table = console_table(
+        ("keys", "length", "recall", "vectors", "ms\nsqrt", "\nexact"),
         title="selection of keys",
-        caption="recall: share of the best keys found; vectors: compared with the last query; "
-        "ms: for all queries.",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
+        caption="recall: share of the best keys found; vectors: compared with the last query; ms: for all queries",
     )
-    for name in ("keys", "length", "recall", "vectors", "ms\nsqrt", "\nexact"):
-        table.add_column(name, justify="left" if name == "keys" else "right", no_wrap=True)
-    cells = {(r.keys, r.causal, r.length, r.method): r for r in rows}
-    for keys, causal, length, method in cells:
-        if method == "sqrt":
-            sqrt, exact = (cells[keys, causal, length, m] for m in ("sqrt", "exact"))
-            table.add_row(
-                f"{keys}, causal" if causal else keys,
-                f"{length:,}",
-                f"{sqrt.recall:.3f}",
-                f"{sqrt.vectors}",
-                *(f"{r.milliseconds:,.0f}" for r in (sqrt, exact)),
-            )
+    for sqrt, exact in zip(rows[::2], rows[1::2], strict=True):
+        keys = f"{sqrt.keys}, causal" if sqrt.causal else sqrt.keys
+        times = (f"{row.milliseconds:,.0f}" for row in (sqrt, exact))
+        table.add_row(keys, f"{sqrt.length:,}", f"{sqrt.recall:.3f}", f"{sqrt.vectors}", *times)
     Console().print(table)
 
 
-def _to_csv(rows: list[SelectionRow]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(SelectionRow.__dataclass_fields__), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return buffer.getvalue()
+def plot_recall(rows: Sequence[SelectionRow], top_k: int) -> bytes:
+    """Recall over length: a line for each method, a panel for each kind of keys, without and with causality."""
+    kinds = list(dict.fromkeys(row.keys for row in rows))
+    figure = Figure(figsize=(3.8 * len(kinds), 6.4), layout="constrained")
+    axes = figure.subplots(2, len(kinds), squeeze=False, sharex=True, sharey=True)
+    for line, causal in zip(axes, (False, True), strict=True):
+        for ax, kind in zip(line, kinds, strict=True):
+            _plot_panel(ax, [row for row in rows if row.keys == kind and row.causal == causal])
+            ax.set_title(f"{kind}, causal" if causal else kind, loc="left", fontsize=12)
+    axes[0, 0].set_ylim(0, 1.05)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(f"recall@{top_k}", fontsize=12)
+    for ax in axes[-1]:
+        ax.set_xlabel("number of keys", fontsize=12)
+    legend_below(figure, 3, 11.5)
+    figure.suptitle(f"Share of the {top_k} best keys that a query finds", fontsize=14)
+    return png(figure)
+
+
+def _plot_panel(ax: Axes, rows: Sequence[SelectionRow]) -> None:
+    for method, (colour, marker, label) in _STYLES.items():
+        points = sorted((row.length, row.recall) for row in rows if row.method == method)
+        ax.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, linewidth=1.8, label=label)
+    lengths = sorted({row.length for row in rows})
+    ax.set_xscale("log")
+    ax.set_xticks(lengths, [f"{n:,}" for n in lengths], rotation=35)
+    ax.set_xticks([], minor=True)
+    open_frame(ax)

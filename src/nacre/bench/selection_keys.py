@@ -16,31 +16,18 @@ TRAINED = "trained layer"
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        lengths: Numbers of keys S, and of queries.
-        heads: Heads H.
-        width: Components D of a query or key.
-        top_k: Keys K that a query is to find.
-        queries: Queries compared with exact selection; all where a sequence has no more.
-        rounds: Timed rounds, of which the median counts.
-        seed: Of keys, data and weights.
-        steps: Training steps of the layer whose keys are taken.
-        train_length: Steps of a training sequence.
-        batch: Training sequences in a step.
-    """
-
-    lengths: tuple[int, ...] = (256, 1024, 4096, 16_384, 65_536)
+    lengths: tuple[int, ...] = (256, 1024, 4096, 16_384, 65_536)  # numbers of keys S, and of queries
     heads: int = 4
-    width: int = 16
-    top_k: int = 8
-    queries: int = 512
-    rounds: int = 3
-    seed: int = 1
-    steps: int = 100
-    train_length: int = 1024
-    batch: int = 2
+    width: int = 16  # components D of a query or key
+    top_k: int = 8  # keys K that a query is to find
+    queries: int = 512  # compared with exact selection; all where a sequence has no more
+    rounds: int = 3  # timed; the median counts
+    seed: int = 1  # of keys, data and weights
+    steps: int = 100  # of training of the layer whose keys are taken
+    train_length: int = 1024  # steps of a training sequence
+    batch: int = 2  # training sequences in a step
 
 
 @dataclass(frozen=True)
@@ -91,7 +78,7 @@ def train_layer(settings: SelectionSettings, advance: Callable[[], None]) -> Tra
         torch.manual_seed(settings.seed)
         net = NACEncoder(config, num_layers=2)
         head = nn.Linear(config.d_model, 1)
-        nn.init.zeros_(head.weight)  # at first the network says that nothing changes
+        nn.init.zeros_(head.weight)  # at first the network predicts no change
         losses = []
         for loss in _training(net, head, settings):
             losses.append(loss)
@@ -124,7 +111,7 @@ def _training(net: NACEncoder, head: nn.Linear, settings: SelectionSettings) -> 
 
 
 def _forecast(net: NACEncoder, head: nn.Linear, x: Tensor, stamp: Tensor) -> Tensor:
-    """What changes from each value to the next is learned: [B, T]."""
+    """The last value plus a learned change, [B, T]."""
     return x[..., 0] + head(net(x, time=stamp)).squeeze(-1)
 
 

@@ -1,35 +1,35 @@
-"""What a run tells on the console. Needs rich."""
+"""What a run prints on the console. Needs rich."""
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from nacre._util.text import console_table
 from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import growth
 from nacre.bench.paper import COLUMN, reported
-from nacre.bench.record import ACTIONS, MIN_ROUNDS, NOT_RUN, OK, Action, Cost, Result
+from nacre.bench.record import ACTIONS, MIN_ROUNDS, NOT_RUN, OK, Action, BenchResult, Cost
 
 _WIDE, _WIDEST = 120, 150  # columns of a console that has room for more
 _TITLES = {"forward": "forward", "step": "training"}
 _WORDS = {"forward": "forward pass", "step": "training step"}
 _STAR = f"*: timed less than {MIN_ROUNDS} times"
 _CAPTION = (
-    f"ms: median; {_STAR}; ±: distance between the quartiles; "
-    f"ratio: time by that of {REFERENCE}, in turns in one process; "
+    f"ms: median; {_STAR}; ±: interquartile range; "
+    f"ratio: time divided by that of {REFERENCE}, in turns in one process; "
     "added: peak resident memory above what was resident before."
 )
 
 
-def print_results(results: Sequence[Result], console: Console) -> None:
+def print_results(results: Sequence[BenchResult], console: Console) -> None:
     """One table a length, each model a row, and why anything is missing."""
     for length in dict.fromkeys(r.entry.length for r in results):
         console.print(_table([r for r in results if r.entry.length == length], console.width))
     _print_notes(results, console)
 
 
-def print_sweep(results: Sequence[Result], console: Console) -> None:
+def print_sweep(results: Sequence[BenchResult], console: Console) -> None:
     """Time and memory by length, the exponents, and why anything is missing."""
     console.print(_by_length(results))
     console.print(_exponents(results))
@@ -45,7 +45,7 @@ def milliseconds(cost: Cost) -> str:
         ('12.3', 'out of time')
     """
     if cost.seconds is None:
-        return _short(cost.state)
+        return "skipped" if cost.state.startswith("skipped") else cost.state
     return number(cost.seconds * 1e3) + ("" if cost.state == OK else "*")
 
 
@@ -62,22 +62,13 @@ def number(value: float | None) -> str:
     return f"{value:,.{digits}f}"
 
 
-def _short(state: str) -> str:
-    return "skipped" if state.startswith("skipped") else state
-
-
-def _table(results: Sequence[Result], width: int) -> Table:
+def _table(results: Sequence[BenchResult], width: int) -> Table:
     entry = results[0].entry
+    columns = ["model", *(["parameters"] if width >= _WIDE else [])]
+    columns += [column for action in ACTIONS for column in _columns(action, width)]
+    columns += [COLUMN.replace(" (", "\n(")] if width >= _WIDEST else []
     title = f"length {entry.length:,}, {entry.d_model} features, {entry.num_heads} heads, batch {entry.batch}"
-    table = _plain_table(title, _CAPTION)
-    table.add_column("model", no_wrap=True)
-    if width >= _WIDE:
-        table.add_column("parameters", justify="right")
-    for action in ACTIONS:
-        for column in _columns(action, width):
-            table.add_column(column, justify="right", no_wrap=True)
-    if width >= _WIDEST:
-        table.add_column(COLUMN.replace(" (", "\n("), justify="right")
+    table = console_table(columns, title=title, caption=_CAPTION)
     for result in results:
         table.add_row(*_row(result, width))
     return table
@@ -93,7 +84,7 @@ def _columns(action: Action, width: int) -> list[str]:
     return columns
 
 
-def _row(result: Result, width: int) -> list[str]:
+def _row(result: BenchResult, width: int) -> list[str]:
     row = [result.entry.model]
     if width >= _WIDE:
         row.append("" if result.parameters is None else f"{result.parameters:,}")
@@ -104,7 +95,7 @@ def _row(result: Result, width: int) -> list[str]:
     return row
 
 
-def _cells(result: Result, action: Action, width: int) -> list[str]:
+def _cells(result: BenchResult, action: Action, width: int) -> list[str]:
     cost = result.cost(action)
     cells = [milliseconds(cost), number(cost.ratio), _megabytes(cost.added_bytes)]
     if width >= _WIDE:
@@ -119,18 +110,14 @@ def _megabytes(size: int | None) -> str:
     return "" if size is None else f"{size / 1e6:,.0f}" if size >= 1e7 else f"{size / 1e6:.1f}"
 
 
-def _by_length(results: Sequence[Result]) -> Table:
+def _by_length(results: Sequence[BenchResult]) -> Table:
     """One row for each model and length."""
     entry = results[0].entry
-    title = f"{entry.d_model} features, {entry.num_heads} heads, batch {entry.batch}"
-    table = _plain_table(
-        title, f"ms: median; {_STAR}; added: peak resident memory above what was resident before."
+    table = console_table(
+        ["model", "length", *(title for action in ACTIONS for title in (f"{_TITLES[action]}\nms", "added\nMB"))],
+        title=f"{entry.d_model} features, {entry.num_heads} heads, batch {entry.batch}",
+        caption=f"ms: median; {_STAR}; added: peak resident memory above what was resident before.",
     )
-    for name in ("model", "length"):
-        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
-    for action in ACTIONS:
-        table.add_column(f"{_TITLES[action]}\nms", justify="right", no_wrap=True)
-        table.add_column("added\nMB", justify="right")
     for model in dict.fromkeys(r.entry.model for r in results):
         for result in sorted((r for r in results if r.entry.model == model), key=lambda r: r.entry.length):
             costs = [result.cost(action) for action in ACTIONS]
@@ -140,31 +127,26 @@ def _by_length(results: Sequence[Result]) -> Table:
     return table
 
 
-def _exponents(results: Sequence[Result]) -> Table:
+def _exponents(results: Sequence[BenchResult]) -> Table:
     """One row for each model and action."""
-    table = _plain_table(
-        "exponents: cost grows like length to the power of",
-        "lengths: those fitted; paper: its claim about time (n: length, k: width, S: steps of an ODE solver).",
+    table = console_table(
+        ("model", "", "time", "memory", "lengths", "paper"),
+        title="exponents: cost grows like length to the power of",
+        caption="lengths: those fitted; paper: its claim about time (n: length, k: width, S: solver steps)",
+        left=("", "paper"),
     )
-    for name in ("model", "", "time", "memory", "lengths", "paper"):
-        table.add_column(name, justify="right" if name in ("time", "memory", "lengths") else "left", no_wrap=True)
     for row in growth(results):
         for action in ACTIONS:
             time, memory = row.fits[action, "seconds"], row.fits[action, "added_bytes"]
             span = "" if time is None else f"{time.shortest:,}-{time.longest:,}"
             exponents = ["" if fit is None else f"{fit.exponent:.2f}" for fit in (time, memory)]
-            first = action == ACTIONS[0]
-            name, paper = (row.model, row.paper or "") if first else ("", "")
+            name, paper = (row.model, row.paper or "") if action == ACTIONS[0] else ("", "")
             table.add_row(name, _TITLES[action], *exponents, span, paper)
         table.add_section()
     return table
 
 
-def _plain_table(title: str, caption: str) -> Table:
-    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-
-
-def _print_notes(results: Sequence[Result], console: Console) -> None:
+def _print_notes(results: Sequence[BenchResult], console: Console) -> None:
     for result in results:
         for action in ACTIONS:
             cost = result.cost(action)

@@ -2,16 +2,13 @@
 
 The request is one JSON object on stdin. The answer comes in parts, each a JSON object on a line of stdout as soon
 as it is known, so that what was measured survives the end of the process: parameters, peak memory, and times after
-every round. Memory comes first, before anything but the model has been in the process.
+every round. Memory comes first, while the process holds nothing but the model.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
-import signal
 import statistics
 import sys
 import time
@@ -23,12 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from nacre.bench.entries import REFERENCE, build
-from nacre.bench.memory import die_first, peak_of
-from nacre.bench.record import MIN_ROUNDS, Action, Entry
+from nacre.bench.record import MIN_ROUNDS, Action, BenchEntry
+from nacre.bench.system import die_first, die_with_parent, peak_of
 
 WARM_UP_LENGTH = 64
 MAX_ROUNDS = 30
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl
 NO_PEAK = "peak memory is not known: the kernel's high-water mark cannot be reset here"
 
 Emit = Callable[[dict[str, Any]], None]  # takes a part of the answer
@@ -37,21 +33,13 @@ Act = Callable[[nn.Module, Tensor], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What a worker is asked for.
+    """What a worker is asked for."""
 
-    Attributes:
-        entry: The model and its size.
-        action: What to measure.
-        compare: Whether to time the reference beside it, in turns.
-        budget: Seconds of timing after which no further round starts.
-        threads: Threads of torch; None for its own choice.
-    """
-
-    entry: Entry
+    entry: BenchEntry
     action: Action
-    compare: bool
-    budget: float
-    threads: int | None = None
+    compare: bool  # whether to time the reference beside it, in turns
+    budget: float  # seconds of timing after which no further round starts
+    threads: int | None = None  # of torch; None for its own choice
 
     def to_json(self) -> str:
         """As one line."""
@@ -61,7 +49,7 @@ class Request:
     def from_json(cls, text: str) -> Request:
         """What `to_json` wrote."""
         data = json.loads(text)
-        return cls(**{**data, "entry": Entry(**data["entry"])})
+        return cls(**{**data, "entry": BenchEntry(**data["entry"])})
 
 
 def answer(request: Request, emit: Emit) -> None:
@@ -72,25 +60,19 @@ def answer(request: Request, emit: Emit) -> None:
     x = torch.randn(entry.batch, entry.length, entry.d_model)
     act = _ACTIONS[request.action]
     act(model, x[:, :WARM_UP_LENGTH].contiguous())  # loads what is loaded on first use
-    _forget(model)
+    model.zero_grad()
     peak = peak_of(lambda: act(model, x))
-    _forget(model)
+    model.zero_grad()
     emit({"note": NO_PEAK} if peak is None else asdict(peak))
     reference = None
     if request.compare:
         reference = build(REFERENCE, entry.d_model, entry.num_heads)
         _seconds(act, reference, x)  # the model has had its first run at this length, the reference has not
-    _time(
-        lambda: _seconds(act, model, x), reference and (lambda: _seconds(act, reference, x)), request.budget, emit
-    )
+    timed_reference = reference and (lambda: _seconds(act, reference, x))
+    _time(lambda: _seconds(act, model, x), timed_reference, request.budget, emit)
 
 
-def _time(
-    model: Callable[[], float],
-    reference: Callable[[], float] | None,
-    budget: float,
-    emit: Emit,
-) -> None:
+def _time(model: Callable[[], float], reference: Callable[[], float] | None, budget: float, emit: Emit) -> None:
     """Rounds of the reference, then the model: a busy machine slows both, and the ratio stays."""
     start = time.perf_counter()
     times, ratios = [], []
@@ -103,7 +85,7 @@ def _time(
 
 
 def summary(times: list[float], ratios: list[float]) -> dict[str, Any]:
-    """Median, distance between the quartiles, and the median ratio."""
+    """Median, interquartile range, and the median ratio."""
     spread = None
     if len(times) > 1:
         low, _, high = statistics.quantiles(times, n=4, method="inclusive")
@@ -134,18 +116,8 @@ def _seconds(act: Act, model: nn.Module, x: Tensor) -> float:
     start = time.perf_counter()
     act(model, x)
     taken = time.perf_counter() - start
-    _forget(model)
+    model.zero_grad()  # frees the gradients
     return taken
-
-
-def _forget(model: nn.Module) -> None:
-    model.zero_grad(set_to_none=True)
-
-
-def die_with_parent() -> None:
-    """End this process when the one that started it ends, however that comes about (Linux)."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def main() -> None:
@@ -156,7 +128,7 @@ def main() -> None:
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     with os.fdopen(os.dup(1), "w") as out:
-        os.dup2(2, 1)  # what a library prints must not stand among the answers
+        os.dup2(2, 1)  # what a library prints must not mix with the answers
 
         def emit(part: dict[str, Any]) -> None:
             out.write(json.dumps(part) + "\n")

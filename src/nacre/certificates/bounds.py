@@ -1,4 +1,4 @@
-"""`certify`: does a NAC layer keep its theorems on given inputs, and do all of its neurons take part?"""
+"""`certify`: whether the theorems hold for a NAC layer on given inputs, and all of its neurons take part."""
 
 import math
 from collections.abc import Iterator
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from nacre._util.checks import real, sequence
+from nacre._util.checks import real
 from nacre.certificates.certificate import Certificate, HeadCertificate, InputFinding
 from nacre.certificates.neurons import Measures, computed_neurons, judge_neurons, measure_neurons
 from nacre.layer.attention import NAC
 from nacre.layer.config import Phi
 from nacre.layer.dynamics import Mode, convergence_time, state_bounds
-from nacre.layer.inputs import prepare
+from nacre.layer.inputs import prepare, sequence
 from nacre.layer.trace import Trace
 
 _CHUNK_ELEMENTS = 2**22  # neuron states traced at a time
-_POSITIONS = 5  # places of NaN that are kept
+_POSITIONS = 5  # of NaN that are reported
 _MERGE = {"min": torch.minimum, "max": torch.maximum, "sum": torch.add}
 
 
@@ -39,18 +39,15 @@ def certify(
         x: [B, T, d_input] sequences for self attention.
         time: [B, T] time stamps.
         key_padding_mask: [B, T] bool, True = padding.
-        delta: Accuracy for which the settling times of the logits are given, > 0.
-
-    Raises:
-        TypeError: If `layer` is not a NAC.
-        ValueError: If the inputs do not fit, or no valid step is left in them.
+        delta: Distance to their limit for which the settling times of the logits are given, > 0.
 
     Example:
         >>> certificate = certify(NAC(16, 2), torch.randn(4, 20, 16))
         >>> certificate.ok, certificate.heads[0].bounds_hold, certificate.dead
         (True, True, ())
     """
-    _require_nac(layer)
+    if not isinstance(layer, NAC):
+        raise TypeError(_no_nac(layer))
     delta = real("delta", delta, 0.0, math.inf, open_low=True)
     padding, inputs, left_out = _clean(layer, x, time, key_padding_mask)
     training = [(m, m.training) for m in layer.modules()]
@@ -84,20 +81,17 @@ def certify(
     )
 
 
-def _require_nac(layer: object) -> None:
-    if isinstance(layer, NAC):
-        return
-    inside = []
-    if isinstance(layer, torch.nn.Module):
-        inside = [name for name, module in layer.named_modules() if isinstance(module, NAC)]
+def _no_nac(layer: object) -> str:
+    modules = layer.named_modules() if isinstance(layer, torch.nn.Module) else ()
+    inside = [name for name, module in modules if isinstance(module, NAC)]
     hint = f"; certify its layers one by one: {', '.join(inside)}" if inside else " and holds no NAC layer"
-    raise TypeError(f"layer must be a nacre.NAC, but it is a {type(layer).__name__}{hint}")
+    return f"layer must be a nacre.NAC, but it is a {type(layer).__name__}{hint}"
 
 
 def _clean(
     layer: NAC, x: Tensor, time: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, tuple[InputFinding, ...], int]:
-    """Check the inputs; steps to leave out [B, T], what is not finite, and how many steps that costs."""
+    """Steps to leave out [B, T], what is not finite, and the number of steps that are not finite."""
     weight = layer.out_proj.weight
     sequence("x", x, layer.config.width, weight)
     inputs = prepare(layer.config, weight, x, None, None, time, None, mask)  # padding now holds zeros
@@ -121,7 +115,7 @@ def _clean(
 
 
 def _chunks(layer: NAC, x: Tensor) -> Iterator[slice]:
-    """Rows of the batch whose trace fits the budget, at least one at a time."""
+    """Slices of the batch whose traces are small enough."""
     config, length = layer.config, x.shape[1]
     columns = length if config.top_k is None else config.top_k
     row = config.num_heads * length * columns * layer.backbone.wiring.num_neurons
@@ -163,7 +157,7 @@ def _measure_heads(layer: NAC, trace: Trace, valid: Tensor, delta: float) -> Mea
 
 
 def _limit(layer: NAC, head: int) -> float:
-    """What no logit of a head exceeds in size: |a| <= |phi| min(t, 1 / omega), t < 1 and omega >= omega_min."""
+    """Largest size of a logit of a head: |a| <= |phi| min(t, 1 / omega), t < 1 and omega >= omega_min."""
     config, weights = layer.config, layer.backbone.weights
     content = 1.0
     if config.phi == Phi.LINEAR:

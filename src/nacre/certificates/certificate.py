@@ -12,16 +12,16 @@ _SHOWN = 20  # lines of a kind that str() prints
 
 @dataclass(frozen=True)
 class HeadCertificate:
-    """One head over all valid pairs: no padding, neither as query nor as key.
+    """One head over all pairs of valid steps. The ranges of gates and logits are (least, largest).
 
     Attributes:
-        pairs: Pairs looked at.
-        phi: Least and largest content target.
-        omega: Least and largest decay rate.
-        t: Least and largest internal time; None where the layer has no time gate.
-        match: Least and largest match; None where the layer has no match synapses.
-        logits: Least and largest logit.
-        bounds: Lowest and highest bound of any pair; each logit is held against its own pair's bounds
+        pairs: Number of pairs.
+        phi: Content target.
+        omega: Decay rate.
+        t: Internal time; None where the layer has no time gate.
+        match: Match; None where the layer has no match synapses.
+        logits: Logit.
+        bounds: Lowest and highest bound of any pair. Each logit is compared with the bounds of its own pair,
             min(0, phi / omega) and max(0, phi / omega).
         limit: Size that no logit of this head can exceed, whatever the inputs: that of phi, with the gains of the
             match synapses, times the longest internal time or, in mode "steady", by the smallest decay rate.
@@ -81,16 +81,16 @@ class Certificate:
 
     Attributes:
         heads: One certificate for each head.
-        dead: Neurons that cannot matter: their state never changes, is not finite, or nothing hears them.
+        dead: Neurons without effect: their state never changes, is not finite, or no weight leads on from them.
         saturated: Neurons that are nearly always at a bound of their activation; a warning.
-        left_out: Neurons of the backbone's wiring that the layer does not compute, in every head, because they
-            reach no motor neuron.
+        left_out: Neurons of the backbone's wiring that the layer does not compute, because they reach no motor
+            neuron.
         inputs: NaN and infinity in the inputs.
         steps_left_out: Steps that were treated as padding because of them.
         bad_parameters: Names of parameters that hold NaN or infinity.
         delta: Accuracy that `HeadCertificate.time_to_delta` refers to.
-        sequences: Sequences looked at: those with at least one valid step.
-        pairs: Query-key pairs looked at, in all heads together.
+        sequences: Number of sequences with at least one valid step.
+        pairs: Number of query-key pairs, in all heads together.
     """
 
     heads: tuple[HeadCertificate, ...]
@@ -143,11 +143,8 @@ def _cells(h: HeadCertificate) -> Iterator[str]:
     for span in (h.phi, h.omega, h.t, h.match, h.logits, h.bounds):
         yield "-" if span is None else f"{span[0]:.3g} to {span[1]:.3g}"
     yield "yes" if h.bounds_hold else f"NO: {h.violations:,} of {h.pairs:,} outside"
-    yield f"{h.limit:.3g}"
-    yield f"{h.time_to_delta:.3g}"
-    yield f"{h.arrived:.1%}"
-    yield f"{h.keys_mean:.3g}"
-    yield f"{h.keys_min:.3g}"
+    yield from (f"{h.limit:.3g}", f"{h.time_to_delta:.3g}", f"{h.arrived:.1%}")
+    yield from (f"{h.keys_mean:.3g}", f"{h.keys_min:.3g}")
 
 
 def _align(rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -157,14 +154,14 @@ def _align(rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _some(kind: str, findings: Sequence[object]) -> Iterator[str]:
-    """A line for each of the first findings, and how many there are beyond."""
+    """A line for each of the first findings, and the number of the others."""
     yield from (f"{kind}: {finding}" for finding in findings[:_SHOWN])
     if len(findings) > _SHOWN:
         yield f"{kind}: and {len(findings) - _SHOWN} more"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  any data
-    """Lists and dicts of what JSON knows."""
+    """Lists and dicts of what JSON can hold."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

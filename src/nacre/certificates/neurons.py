@@ -1,4 +1,4 @@
-"""Which neurons of a layer do nothing, judged from what they did and from who hears them."""
+"""Which neurons of a layer do nothing, by their states and their outgoing weights."""
 
 import math
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nacre.layer.attention import NAC
 from nacre.layer.sensory import SensoryGate
-from nacre.layer.trace import Trace
+from nacre.layer.trace import BACKBONE, Trace
 
 Measures = dict[tuple[str, str], Tensor]
 """(what, how to merge: "min", "max" or "sum") -> one number for each head, or for each head and neuron."""
@@ -26,7 +26,6 @@ _USUALLY = 0.99  # share of the pairs at a bound from which a neuron counts as s
 _STILL = 1e-6  # states that differ by no more than this are the same
 
 _SENSORY = ("query", "key", "value")
-_BACKBONE = ("inter", "command", "motor")
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ class NeuronFinding:
     Attributes:
         head: Its head.
         group: "query", "key" or "value" (sensory neurons), "inter", "command" or "motor".
-        index: Its place in the head's part of the group: the last index of that field of a `Trace`.
+        index: Its last index in that field of a `Trace`.
         wiring_index: Its number in the wiring of the sensory gate or of the backbone.
-        reason: What was seen, for people to read.
+        reason: A text that explains the finding.
     """
 
     head: int
@@ -55,31 +54,27 @@ class NeuronFinding:
 
 @dataclass(frozen=True)
 class _Group:
-    """What the weights say of one group of neurons."""
+    """What the weights tell of one group of neurons."""
 
     name: str
     ids: list[list[int]]  # [H][n] wiring indices
-    computed: list[bool]  # [n] False: left out of the layer, its state is not known
+    computed: list[bool]  # [n] False: left out of the layer, without a state
     known: Tensor  # [H, n] whether the trace shows the state
     heard: Tensor  # [H, n] whether any outgoing weight differs from 0
-    unheard: str  # what to say if not
-    unit: str  # what its states are counted in
+    unheard: str  # reason to give if not
+    unit: str  # of the number of its states
 
 
 def measure_neurons(layer: NAC, trace: Trace, valid: Tensor, steps: Tensor) -> Measures:
-    """Extremes of every neuron's state, and how often it was at a bound of its activation.
-
-    Args:
-        layer: The layer that was traced.
-        trace: What it did.
-        valid: [B, H, T, K] pairs that count.
-        steps: [B, T] steps that count.
-    """
+    """Extremes of every neuron's state over valid pairs and steps, and how often it was at a bound."""
     found: Measures = {}
     for name in _SENSORY:
-        states, counted = _states_before_output(layer, name, getattr(trace, name)), steps[:, None]
-        found |= _measure(name, states, counted.expand(states.shape[:-1]), layer.config.activation)
-    for name in _BACKBONE:
+        scale, shift = _output_map(layer, name)
+        # Undo the output map: the states of the neurons themselves, [B, H, T, D].
+        states = (getattr(trace, name) - shift[:, None]) / scale.where(scale != 0, 1)[:, None]
+        counted = steps[:, None].expand(states.shape[:-1])
+        found |= _measure(name, states, counted, layer.config.activation)
+    for name in BACKBONE:
         found |= _measure(name, getattr(trace, name), valid, layer.config.activation)
     return found
 
@@ -94,12 +89,10 @@ def judge_neurons(layer: NAC, seen: Measures) -> tuple[tuple[NeuronFinding, ...]
             for i, neuron in enumerate(group.ids[head]):
                 if not group.computed[i]:
                     continue
-                for found, reason in (
-                    (dead, _why_dead(group, seen, head, i)),
-                    (saturated, _why_saturated(group, seen, head, i, layer.config.activation)),
-                ):
-                    if reason:
-                        found.append(NeuronFinding(head, group.name, i, neuron, reason))
+                if reason := _why_dead(group, seen, head, i):
+                    dead.append(NeuronFinding(head, group.name, i, neuron, reason))
+                if reason := _why_saturated(group, seen, head, i, layer.config.activation):
+                    saturated.append(NeuronFinding(head, group.name, i, neuron, reason))
     return tuple(dead), tuple(saturated)
 
 
@@ -124,31 +117,21 @@ def _measure(name: str, states: Tensor, valid: Tensor, activation: str) -> Measu
     return found
 
 
-def _states_before_output(layer: NAC, name: str, y: Tensor) -> Tensor:
-    """Undo the output map of a sensory gate: [B, H, T, D] -> states of the neurons themselves."""
-    scale, shift = _output_map(layer, name)
-    return (y - shift[:, None]) / scale.where(scale != 0, 1)[:, None]
-
-
 def _output_map(layer: NAC, name: str) -> tuple[Tensor, Tensor]:
     """Scale and shift [H, D] of a sensory gate."""
-    weights = _gate(layer, name).weights
-    scale, shift = weights.output_scale, weights.output_shift
+    gate: SensoryGate = getattr(layer, f"{name}_gate")
+    scale, shift = gate.weights.output_scale, gate.weights.output_shift
     shift = torch.zeros_like(scale) if shift is None else shift
     return scale.view(layer.config.num_heads, -1), shift.view(layer.config.num_heads, -1)
-
-
-def _gate(layer: NAC, name: str) -> SensoryGate:
-    return {"query": layer.query_gate, "key": layer.key_gate, "value": layer.value_gate}[name]
 
 
 def _groups(layer: NAC) -> Iterator[_Group]:
     heads, width = layer.config.num_heads, layer.config.d_head
     nothing = "nothing hears it: all its outgoing weights are 0"
     selected = "all its outgoing weights are 0; only the selection of keys still looks at it"
+    ids = layer.query_gate.outputs  # all three sensory gates have one wiring
     for name in _SENSORY:
-        ids = _gate(layer, name).outputs
-        # A neuron that its own output map silences shows no state.
+        # The state of a neuron with an output scale of 0 is unknown.
         known = _output_map(layer, name)[0] != 0
         heard = known & _heard_sensory(layer, name)
         by_selection = name != "value" and layer.config.top_k is not None
@@ -162,7 +145,7 @@ def _groups(layer: NAC) -> Iterator[_Group]:
             unit="steps",
         )
     computed, heard = computed_neurons(layer), _heard_backbone(layer).cpu()
-    for name in _BACKBONE:
+    for name in BACKBONE:
         ids = list(layer.backbone.wiring.group(name))
         yield _Group(
             name=name,
@@ -176,14 +159,12 @@ def _groups(layer: NAC) -> Iterator[_Group]:
 
 
 def _heard_sensory(layer: NAC, name: str) -> Tensor:
-    """[H, D] whether any weight behind the output map leads on."""
+    """[H, D] whether any weight after the output map differs from 0."""
     heads, width = layer.config.num_heads, layer.config.d_head
     if name == "value":
         return (layer.out_proj.weight != 0).any(0).view(heads, width)
     rows = slice(0, width) if name == "query" else slice(width, None)
-    heard = (layer.backbone.weights.drive()[0][:, rows] != 0).any(
-        -1
-    )  # [H, D], or [1, D] if heads share one circuit
+    heard = (layer.backbone.weights.drive()[0][:, rows] != 0).any(-1)  # [1, D] if heads share one circuit
     if layer.time_gate is not None:
         heard = heard | (layer.time_gate.weight[:, rows] != 0).any(-1)
     if layer.match is not None:
@@ -195,7 +176,7 @@ def _heard_backbone(layer: NAC) -> Tensor:
     """[H, N] whether any weight leads from a neuron to another one or out of the circuit."""
     weights = layer.backbone.weights
     synapses = weights.recurrent() != 0
-    synapses.diagonal(dim1=1, dim2=2).fill_(False)  # who hears only itself is not heard
+    synapses.diagonal(dim1=1, dim2=2).fill_(False)  # a synapse onto itself does not count
     heard = synapses.any(-1)
     heard[:, list(layer.backbone.outputs)] |= weights.output_scale != 0
     return heard.expand(layer.config.num_heads, -1)
@@ -224,6 +205,5 @@ def _why_saturated(group: _Group, seen: Measures, head: int, i: int, activation:
     low, high, _ = _BOUNDS[activation]
     ends = [f"{bound:g}" for bound, times in ((low, at_low), (high, at_high)) if times]
     share = f"{100 * (at_low + at_high) / count:.4g} %"
-    return (
-        f"its state is within 1 % of {' or '.join(ends)}, a bound of {activation}, in {share} of the {group.unit}"
-    )
+    bounds = f"{' or '.join(ends)}, a bound of {activation}"
+    return f"its state is within 1 % of {bounds}, in {share} of the {group.unit}"

@@ -16,8 +16,8 @@ def main() -> None:
 
         app()
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(error.name or "", "train")
-        _fail(f"the package {error.name!r} is not installed; pip install 'nacre[{extra}]'")
+        package = (error.name or "").partition(".")[0]
+        _fail(f"the package {package!r} is not installed; pip install 'nacre[{_EXTRAS.get(package, 'train')}]'")
     except (ValueError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:

@@ -3,15 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-Rate = Annotated[float | None, typer.Option(help="Samples a second.", show_default="what the files say", min=100)]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out files that are missing or damaged, and count them.")
-]
-Jobs = Annotated[int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")]
+from nacre.cli.options import Jobs, Rate, SkipBad
 
-bearings = typer.Typer(help="What is left of a bearing's life.", no_args_is_help=True)
+bearings = Typer(help="What is left of a bearing's life.", no_args_is_help=True)
 
 
 @bearings.callback()
@@ -21,11 +17,11 @@ def _bearings() -> None:
 
 @bearings.command("predict")
 def bearings_predict(
-    run: Annotated[Path, typer.Argument(help="Run directory, such as runs/bearings/nac/fold0-seed0.")],
+    run: Annotated[Path, Argument(help="Run directory, such as runs/bearings/nac/fold0-seed0.")],
     files: Annotated[
-        list[Path], typer.Argument(help="Folders of recordings, MAT files, or tables of `nacre data features`.")
+        list[Path], Argument(help="Folders of recordings, MAT files, or tables of `nacre data features`.")
     ],
-    out: Annotated[Path, typer.Option(help="Where curves go.")] = Path("prognosis"),
+    out: Annotated[Path, Option(help="Where curves go.")] = Path("prognosis"),
     rate: Rate = None,
     skip_bad: SkipBad = False,
     jobs: Jobs = None,

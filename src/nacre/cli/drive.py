@@ -3,31 +3,32 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
+from nacre.cli.options import Host, Jobs, Results
 from nacre.drive.carracing.policy import Decision
 
-drive = typer.Typer(help="Record drives, race networks, and see what they look at.", no_args_is_help=True)
-_Jobs = Annotated[int | None, typer.Option(help="Processes at once.", min=1, show_default="one a processor")]
-_Limit = Annotated[int, typer.Option(help="Steps after which an episode ends, 50 a second.", min=1)]
+drive = Typer(help="Record drives, race networks, and see what they look at.", no_args_is_help=True)
+_FirstSeed = Annotated[int, Option(help="Seed of the first track; the next ones follow.", min=0)]
+_Limit = Annotated[int, Option(help="Steps after which an episode ends, 50 a second.", min=1)]
 
 
 @drive.command("collect")
 def drive_collect(
-    episodes: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the first track; the next ones follow.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Where episodes go.")] = Path("carracing"),
+    episodes: Annotated[int, Option(help="How many.", min=1)] = 20,
+    seed: _FirstSeed = 0,
+    out: Annotated[Path, Option(help="Where episodes go.")] = Path("carracing"),
     noise: Annotated[
-        float, typer.Option(help="Share of steps with a random action, labelled by the expert.", min=0, max=0.9)
+        float, Option(help="Share of steps with a random action, labelled by the expert.", min=0, max=0.9)
     ] = 0.0,
-    randomize: Annotated[bool, typer.Option("--randomize", help="Random colours of road and grass.")] = False,
+    randomize: Annotated[bool, Option("--randomize", help="Random colours of road and grass.")] = False,
     policy: Annotated[
         Path | None,
-        typer.Option(help="A Stable-Baselines3 PPO file (.zip) that drives.", show_default="the scripted expert"),
+        Option(help="A Stable-Baselines3 PPO file (.zip) that drives.", show_default="the scripted expert"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Drive and print, but keep nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Drive and print, but keep nothing.")] = False,
     limit: _Limit = 2000,
-    jobs: _Jobs = None,
+    jobs: Jobs = None,
 ) -> None:
     """Record an expert in CarRacing. What is recorded already is kept, so more episodes can be added."""
     from nacre.drive.carracing.collect import Collect, collect
@@ -38,22 +39,22 @@ def drive_collect(
 @drive.command("race")
 def drive_race(
     runs: Annotated[
-        list[str], typer.Argument(help="Run directories, such as runs/carracing/nac/fold0-seed0, or expert.")
+        list[str], Argument(help="Run directories, such as runs/carracing/nac/fold0-seed0, or expert.")
     ],
-    episodes: Annotated[int, typer.Option(help="Tracks.", min=1)] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the first track; the next ones follow.", min=0)] = 10_000,
+    episodes: Annotated[int, Option(help="Tracks.", min=1)] = 10,
+    seed: _FirstSeed = 10_000,
     randomize: Annotated[
-        bool, typer.Option("--randomize", help="Drive the same tracks in random colours, too.")
+        bool, Option("--randomize", help="Drive the same tracks in random colours, too.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("races"),
+    out: Results = Path("races"),
     limit: _Limit = 2000,
-    film: Annotated[bool, typer.Option(help="Film the first track, with what networks look at.")] = True,
+    film: Annotated[bool, Option(help="Film the first track, with what networks look at.")] = True,
     decide: Annotated[
-        Decision, typer.Option(help="Actions take turns by their probability, or always the likeliest.")
+        Decision, Option(help="Actions take turns by their probability, or always the likeliest.")
     ] = Decision.TURNS,
-    jobs: _Jobs = None,
+    jobs: Jobs = None,
 ) -> None:
-    """Let networks drive tracks that they have never seen. Start it again to go on with it."""
+    """Let networks drive tracks that they have never seen. Start it again to resume."""
     from nacre.drive.carracing.race import Race, run_race
 
     run_race(Race(runs, episodes, seed, randomize, out, limit, film, decide, jobs))
@@ -61,14 +62,10 @@ def drive_race(
 
 @drive.command("udacity")
 def drive_udacity(
-    run: Annotated[Path, typer.Argument(help="Run directory, such as runs/udacity/nac/fold0-seed0.")],
-    port: Annotated[
-        int, typer.Option(help="Port; the released simulators connect to 4567.", min=0, max=65535)
-    ] = 4567,
-    host: Annotated[
-        str, typer.Option(help="Address; the default is reached from this machine only.")
-    ] = "127.0.0.1",
-    speed: Annotated[float, typer.Option(help="Speed to keep, in miles per hour.", min=1, max=30)] = 15.0,
+    run: Annotated[Path, Argument(help="Run directory, such as runs/udacity/nac/fold0-seed0.")],
+    port: Annotated[int, Option(help="Port; the released simulators connect to 4567.", min=0, max=65535)] = 4567,
+    host: Host = "127.0.0.1",
+    speed: Annotated[float, Option(help="Speed to keep, in miles per hour.", min=1, max=30)] = 15.0,
 ) -> None:
     """Drive the car of Udacity's simulator: start this, then the simulator in autonomous mode. Ctrl-C ends it."""
     from nacre.drive.udacity.driver import drive_simulator

@@ -3,20 +3,21 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option, Typer
 
+from nacre.cli.options import Results
 from nacre.study.recall.data import Question
 from nacre.study.spiral.grid import Section
 from nacre.tasks.recipe import Profile
 
-study = typer.Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
+study = Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
 
 
 @study.command("recall")
 def study_recall(
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--model",
             "-m",
             help="Models, with options if need be, such as 'nac:match=content,selection=exact'; repeated.",
@@ -24,18 +25,18 @@ def study_recall(
         ),
     ] = None,
     question: Annotated[
-        list[Question] | None, typer.Option(help="How the item is asked for; repeated.", show_default="key")
+        list[Question] | None, Option(help="How the item is asked for; repeated.", show_default="key")
     ] = None,
     length: Annotated[
-        list[int] | None, typer.Option(help="Steps of a sequence, repeated.", min=3, show_default="64")
+        list[int] | None, Option(help="Steps of a sequence, repeated.", min=3, show_default="64")
     ] = None,
     top_k: Annotated[
         list[int] | None,
-        typer.Option(help="Keys of a query in NAC layers, repeated.", min=1, show_default="each layer's own"),
+        Option(help="Keys of a query in NAC layers, repeated.", min=1, show_default="each layer's own"),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.", min=1)] = 1,
-    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1500,
-    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/recall"),
+    seeds: Annotated[int, Option(help="How many seeds, from 0 on.", min=1)] = 1,
+    steps: Annotated[int, Option(help="Training steps.", min=1)] = 1500,
+    out: Results = Path("studies/recall"),
 ) -> None:
     """Can a model find one item among many? Trains it on associative recall, and shows what its keys hold."""
     from nacre.study.recall.command import MODELS, Recall, run_recall
@@ -46,8 +47,8 @@ def study_recall(
 
 @study.command("frozen")
 def study_frozen(
-    profile: Annotated[Profile, typer.Option(help="How finely to look; both take seconds.")] = Profile.QUICK,
-    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/frozen"),
+    profile: Annotated[Profile, Option(help="How finely to look; both take seconds.")] = Profile.QUICK,
+    out: Results = Path("studies/frozen"),
 ) -> None:
     """How wrong does a logit get whose gates are frozen? Four regimes, the theorem's bound, orders of growth."""
     from nacre.study.frozen.command import Frozen, run_frozen
@@ -57,8 +58,8 @@ def study_frozen(
 
 @study.command("uat")
 def study_uat(
-    profile: Annotated[Profile, typer.Option(help="How much is trained: minutes, or hours.")] = Profile.QUICK,
-    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/uat"),
+    profile: Annotated[Profile, Option(help="How much is trained: minutes, or hours.")] = Profile.QUICK,
+    out: Results = Path("studies/uat"),
 ) -> None:
     """Does a wider NAC layer fit a function better, and what does its time weighting do?"""
     from nacre.study.uat.command import Uat, run_uat
@@ -69,18 +70,16 @@ def study_uat(
 @study.command("spiral")
 def study_spiral(
     profile: Annotated[
-        Profile, typer.Option(help="quick: some values, minutes; paper: the paper's values and lengths, days.")
+        Profile, Option(help="quick: some values, minutes; paper: the paper's values and lengths, days.")
     ] = Profile.QUICK,
-    section: Annotated[
-        list[Section] | None, typer.Option(help="What to vary; repeated.", show_default="all")
-    ] = None,
+    section: Annotated[list[Section] | None, Option(help="What to vary; repeated.", show_default="all")] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="How many seeds, from 0 on.", min=1, show_default="the profile's")
+        int | None, Option(help="How many seeds, from 0 on.", min=1, show_default="the profile's")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Training steps of a run.", min=2, show_default="the profile's")
+        int | None, Option(help="Training steps of a run.", min=2, show_default="the profile's")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("studies/spiral"),
+    out: Results = Path("studies/spiral"),
 ) -> None:
     """What do heads, sparsity and the number of keys do to NAC? Trains it to complete irregular spirals."""
     from nacre.study.spiral.command import SpiralStudy, run_spiral

@@ -1,4 +1,4 @@
-"""Batches of sequences of like length, in an order that depends on the seed and the step alone."""
+"""Batches of sequences of similar length, in an order that depends on the seed and the step alone."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -11,17 +11,13 @@ from torch.utils.data import Sampler
 from nacre._util.checks import whole
 from nacre.data.dataset import UNSCORED, Batch, Dataset
 
-Augmentation = Callable[[Dataset, Tensor, Generator], Batch]  # a batch of these sequences, changed at random
+Augmentation = Callable[[Dataset, Tensor, Generator], Batch]  # a randomly changed batch of these sequences
 
 POOL = 50  # batches that are sorted by length together: little padding, and yet much of the order is random
 
 
 class Indexed(TorchDataset):
-    """A data set that torch's DataLoader can ask for a whole batch at once: `item[indices]`.
-
-    Args:
-        data: The sequences.
-    """
+    """A data set that torch's DataLoader can ask for a whole batch at once: `item[indices]`."""
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
@@ -32,15 +28,10 @@ class Indexed(TorchDataset):
 
 
 class Augmented(Indexed):
-    """A data set whose batches are changed at random, for training.
+    """A data set with random augmentation, for training.
 
-    What is drawn depends on the seed and the indices of a batch and on nothing else: neither on how far torch's
-    DataLoader fetches ahead, nor on where training was interrupted, nor on which process asks.
-
-    Args:
-        data: The sequences.
-        augmentation: Makes a changed batch.
-        seed: Seed of the changes.
+    What is drawn depends on the seed and the indices of a batch only: neither on how far torch's DataLoader
+    prefetches, nor on where training was interrupted, nor on which process asks.
     """
 
     def __init__(self, data: Dataset, augmentation: Augmentation, seed: int) -> None:
@@ -48,17 +39,17 @@ class Augmented(Indexed):
         self.augmentation, self.seed = augmentation, seed
 
     def __getitem__(self, index: Tensor) -> Batch:
-        """The changed batch of these sequences."""
+        """The augmented batch of these sequences."""
         drawn = hashlib.sha256(f"{self.seed} {index.tolist()}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(drawn[:4], "little"))  # a CPU's takes 32 bits
         return self.augmentation(self.data, index, generator)
 
 
 class Rounds(Sampler):
-    """Indices of batches for training, a round of so many steps at a time.
+    """Indices of training batches, a round of so many steps at a time.
 
-    Epoch follows epoch in one endless stream, each in an order of its own; a round is a stretch of it. Step s
-    holds the same sequences whenever it is asked for, so training can go on after a crash where it was.
+    Epochs follow each other in one endless stream, each in an order of its own; a round is a section of it. Step s
+    holds the same sequences whenever it is asked for, so training resumes exactly after a crash.
 
     Args:
         length: [m] lengths of the sequences to draw from.
@@ -103,10 +94,9 @@ class Rounds(Sampler):
     def _shuffled(self, epoch: int) -> list[Tensor]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.index), generator=generator)
-        pools = order.split(POOL * self.batch_size)
         batches = [
             batch
-            for pool in pools
+            for pool in order.split(POOL * self.batch_size)
             for batch in pool[self.length[pool].argsort(stable=True)].split(self.batch_size)
         ]
         return [self.index[batches[i]] for i in torch.randperm(len(batches), generator=generator).tolist()]
@@ -118,25 +108,14 @@ def steps_of_epoch(sequences: int, batch_size: int) -> int:
 
 
 def by_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
-    """Every sequence once, in batches of like length, for validation.
-
-    Args:
-        length: [m] lengths of the sequences.
-        index: [m] their indices.
-        batch_size: Sequences in a batch; the last may be smaller.
-    """
+    """Every sequence of `index` [m] once, in batches of similar `length` [m], for validation."""
     return list(index[length.argsort(stable=True)].split(batch_size))
 
 
 def of_equal_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
-    """Every sequence once, in batches without padding, for scoring.
+    """Every sequence of `index` [m] once, in batches of one `length` [m], for scoring.
 
     What NAC finds in its search of keys depends on the padded length: answers would depend on the rest of a batch.
-
-    Args:
-        length: [m] lengths of the sequences.
-        index: [m] their indices.
-        batch_size: Sequences in a batch, at most.
     """
     ordered, order = length.sort(stable=True)
     alike = index[order].split(ordered.unique_consecutive(return_counts=True)[1].tolist())
@@ -144,15 +123,10 @@ def of_equal_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tens
 
 
 def part_of(batch: Batch, part: int, parts: int) -> Batch:
-    """Every so-many-th sequence of a batch, for processes that share it.
+    """Every `parts`-th sequence of a batch from number `part` on, for processes that share the batch.
 
-    The steps stay as many as those of the whole batch, because what NAC finds depends on the padded length. If the
-    batch has too few sequences, the part is one of them without anything to be scored.
-
-    Args:
-        batch: The whole batch.
-        part: Which part, from 0 on.
-        parts: How many there are.
+    The number of steps stays that of the whole batch, because what NAC finds depends on the padded length. If the
+    batch has too few sequences, the part is one of them with nothing to be scored.
 
     Example:
         >>> from nacre.data import from_arrays

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-UNSCORED = -100  # class of a step that nobody asks about, as in torch's losses; in regression it is NaN
+UNSCORED = -100  # class of a step that is not scored, as in torch's losses; in regression it is NaN
 
 
 class Kind(StrEnum):
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Batch(NamedTuple):
-    """Sequences beside each other, padded at their ends.
+    """Sequences of one batch, padded at their ends.
 
     Attributes:
         x: [B, T, F] float32, zeros in padding; images [B, T, height, width, F] are uint8.
@@ -51,11 +51,11 @@ class Batch(NamedTuple):
     group: Tensor
 
 
-class Figures(Protocol):
-    """Figures of predictions that only one data set has."""
+class DatasetMetrics(Protocol):
+    """Metrics that only one data set has."""
 
     def of(self, index: Tensor, predicted: Tensor, actual: Tensor) -> dict[str, float]:
-        """By name, for predictions of and answers to the sequences with these indices."""
+        """Metrics by name, of predictions for the sequences with these indices."""
         ...
 
 
@@ -78,12 +78,11 @@ class Dataset:
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
         test: [n] bool, the official test part; None where there is none.
-        transfer: [n] bool, sequences of other machines, that no fold trains, validates or is judged on. They are
-            scored apart, by `figures`; None where there are none.
-        figures: Further figures of predictions; None for none.
-        before: [n] or [n, D] answers that were right just before those of `y`, for a control that repeats them; no
-            network sees them. `UNSCORED` or NaN where there is none.
-        neutral: The number that stands for doing nothing, for a control that always does that.
+        transfer: [n] bool, sequences of other machines: in no part of a fold, but scored separately by `metrics`.
+        metrics: Metrics that only this data set has.
+        before: [n] or [n, D] the previous correct answers, for a control that repeats them; no network sees them.
+            `UNSCORED` or NaN where there is none.
+        neutral: The number that means doing nothing, for a control that always answers it.
         part: [N] part of each row, for kinds with an answer for each step; None where there is one part only.
         parts: Names of the parts, which are scored together and each on its own.
         time_unit: What stamps count, such as "hours"; empty if not known.
@@ -107,7 +106,7 @@ class Dataset:
     target_column: int | None = None
     test: Tensor | None = None
     transfer: Tensor | None = None
-    figures: Figures | None = None
+    metrics: DatasetMetrics | None = None
     before: Tensor | None = None
     neutral: float | None = None
     part: Tensor | None = None
@@ -120,14 +119,10 @@ class Dataset:
     def __post_init__(self) -> None:
         """Check that the parts fit together; readers check what users give."""
         rows, sequences = len(self.values), len(self.start)
-        answers = rows if self.kind.each_step else sequences
         if sequences == 0:
             raise ValueError(f"{self.name}: no sequences; the data is shorter than one window, or empty")
-        if (
-            len(self.time) != rows
-            or len(self.y) != answers
-            or not len(self.length) == len(self.group) == sequences
-        ):
+        sizes = len(self.time), len(self.y), len(self.length), len(self.group)
+        if sizes != (rows, rows if self.kind.each_step else sequences, sequences, sequences):
             raise ValueError(f"{self.name}: values, time, y, start, length and group do not fit together")
         if self.values.shape[-1] != len(self.features):
             raise ValueError(f"{self.name}: {self.values.shape[-1]} columns but {len(self.features)} names")
@@ -166,7 +161,7 @@ class Dataset:
         return y[scored]
 
     def batch(self, index: Tensor) -> Batch:
-        """The sequences with these indices, side by side.
+        """The batch of the sequences with these indices.
 
         Example:
             >>> from nacre.data import from_arrays
@@ -187,11 +182,11 @@ class Dataset:
         return Batch(x, self.time[row], padding, y, self.group[index])
 
     def stamps(self, index: Tensor) -> Tensor:
-        """[B, T] times of these sequences, as in their batch, without a look at what was measured."""
+        """[B, T] times of these sequences, as in their batch, without reading any values."""
         return self.time[self._places(index)[0]]
 
     def _places(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, T] rows of sequences, of which padding repeats the last one, and what is padding."""
+        """[B, T] rows of the sequences, where padding repeats the last row, and the padding mask."""
         length = self.length[index].unsqueeze(1)  # [B, 1]
         step = torch.arange(int(length.max()))  # [T]
         return self.start[index].unsqueeze(1) + step.minimum(length - 1), step >= length

@@ -1,4 +1,4 @@
-"""Splits: which sequences train, which choose when to stop, which are scored. No group is ever in two of them."""
+"""Splits: the training, validation and test sequences of each fold. No group is ever in two parts."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Split:
         train: What the network and its scaler see.
         valid: What chooses the checkpoint.
         test: What is scored, once, at the end.
-        transfer: What comes from other machines and is scored apart; mostly nothing.
+        transfer: What comes from other machines and is scored separately; usually empty.
     """
 
     train: Tensor
@@ -37,7 +37,7 @@ class Split:
 
     @property
     def digest(self) -> str:
-        """Checksum of who is where."""
+        """Checksum of all parts."""
         digest = hashlib.sha256()
         for part in (self.train, self.valid, self.test, *([self.transfer] if len(self.transfer) else [])):
             digest.update(len(part).to_bytes(8, "little"))
@@ -78,10 +78,7 @@ def make_splits(data: Dataset, by: SplitBy, folds: int = 5, test_share: float = 
 
 
 def _by_group(data: Dataset, folds: int) -> list[Split]:
-    """Fold i scores every folds-th group from group i on; the fold after it validates, the rest train.
-
-    Where groups have a class, that of their first sequence, they are counted class after class.
-    """
+    """Fold i scores every folds-th group from group i on; the next fold's groups validate, the rest train."""
     home = torch.ones(len(data), dtype=torch.bool) if data.transfer is None else ~data.transfer
     present = data.group[home].unique()
     if folds < 3 or len(present) < folds:
@@ -89,28 +86,29 @@ def _by_group(data: Dataset, folds: int) -> list[Split]:
             f"{data.name}: folds must be 3 to {len(present)}, the number of groups, got {folds}; "
             "each fold needs groups of its own to train, to validate and to score"
         )
-    if data.kind is Kind.CLASSIFICATION:  # class after class, so that every fold gets its share of each
+    if (
+        data.kind is Kind.CLASSIFICATION
+    ):  # sorted by the class of their first sequence: every fold gets all classes
         first = torch.full((len(data.groups),), len(data)).scatter_reduce(
             0, data.group, torch.arange(len(data)), "amin"
         )
         present = present[data.y[first[present]].argsort(stable=True)]
     rank = torch.zeros(len(data.groups), dtype=torch.int64)
     rank[present] = torch.arange(len(present)) % folds
-    fold = rank[data.group].masked_fill(~home, folds)  # [n]
-    return [_from_masks(valid=fold == (i + 1) % folds, test=fold == i, transfer=~home) for i in range(folds)]
+    fold = rank[data.group].masked_fill(~home, -1)  # [n]
+    return [_split(fold >= 0, fold == (i + 1) % folds, fold == i, ~home) for i in range(folds)]
 
 
 def _official(data: Dataset, folds: int) -> list[Split]:
     """Every fold is scored on the official test part; fold i validates on the i-th part of the rest."""
     if data.test is None:
         raise ValueError(f"{data.name} has no official test part; split by 'group' or by 'time'")
-    test = data.test
-    rest = (~test).nonzero().squeeze(1)
+    rest = (~data.test).nonzero().squeeze(1)
     # Shuffled by a seed of its own, because files may be sorted by class.
     order = torch.randperm(len(rest), generator=torch.Generator().manual_seed(0))
     part = torch.full((len(data),), -1)
     part[rest[order]] = torch.arange(len(rest)) % folds
-    return [_from_masks(valid=part == i, test=test) for i in range(folds)]
+    return [_split(part >= 0, part == i, data.test) for i in range(folds)]
 
 
 def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
@@ -128,20 +126,13 @@ def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
         inside = torch.bucketize(start, borders, right=True)  # block of the first row
         whole_inside = inside == torch.bucketize(stop - 1, borders, right=True)
         block[members] = torch.where(whole_inside, inside, -1)
-    return [
-        Split(
-            train=((block >= 0) & (block != i) & (block != folds)).nonzero().squeeze(1),
-            valid=(block == i).nonzero().squeeze(1),
-            test=(block == folds).nonzero().squeeze(1),
-        )
-        for i in range(folds)
-    ]
+    return [_split(block >= 0, block == i, block == folds) for i in range(folds)]
 
 
-def _from_masks(valid: Tensor, test: Tensor, transfer: Tensor | None = None) -> Split:
-    other = torch.zeros_like(test) if transfer is None else transfer
-    parts = (~valid & ~test & ~other, valid, test, other)
-    return Split(*(part.nonzero().squeeze(1) for part in parts))
+def _split(used: Tensor, valid: Tensor, test: Tensor, transfer: Tensor | None = None) -> Split:
+    """A fold from masks [n]; what is used but neither validates nor is scored trains."""
+    masks = (used & ~valid & ~test, valid, test, *([] if transfer is None else [transfer]))
+    return Split(*(mask.nonzero().squeeze(1) for mask in masks))
 
 
 def _check(data: Dataset, split: Split, number: int) -> None:

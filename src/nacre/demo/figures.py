@@ -1,16 +1,15 @@
-"""The demo's pictures, as PNG bytes. Needs matplotlib."""
+"""The figures of the demo, as PNG bytes. Needs matplotlib."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from nacre._util.plotting import png
+from nacre._util.plotting import legend_below, open_frame, png
 from nacre.data.sets.spirals import END, HALF, Spirals
 from nacre.layer.trace import Trace
-from nacre.wiring.wiring import Wiring
 
-SHOWN = 6  # test spirals in the picture
+SHOWN = 6  # test spirals in the figure
 _INSIDE, _OUTSIDE = "#2166ac", "#d6604d"
 _COLOURS = ["#2166ac", "#e08214", "#1b7837", "#762a83"]
 _HEAD = 0  # the head whose neurons are shown
@@ -18,15 +17,14 @@ _NEURONS = 3  # command neurons that are shown
 
 
 def plot_spirals(data: Spirals, guesses: dict[str, Tensor]) -> bytes:
-    """Six test spirals with what was seen, what is true and what each model says, one row a model."""
+    """Six test spirals with observations, truth and the answer of each model, one row a model."""
     figure = Figure(figsize=(12, 2.1 * len(guesses) + 0.9), layout="constrained")
     axes = figure.subplots(len(guesses), SHOWN, squeeze=False)
     for row, (model, guess) in zip(axes, guesses.items(), strict=True):
         for i, ax in enumerate(row):
             _plot_spiral(ax, data.x[i].numpy(), data.target[i].numpy(), guess[i].numpy())
         row[0].set_ylabel(model, fontsize=14)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=12)
+    legend_below(figure, 4, 12)
     figure.suptitle("Spirals seen at irregular moments of their first half, and completed", fontsize=14)
     return png(figure)
 
@@ -44,23 +42,12 @@ def plot_losses(losses: dict[str, list[float]]) -> bytes:
     ax.set(xlabel="step", ylabel="squared distance")
     ax.set_title("Training loss (bold: mean of 20 steps)", fontsize=13)
     ax.legend(frameon=False, fontsize=12)
-    _open_frame(ax)
+    open_frame(ax)
     return png(figure)
 
 
-def plot_circuit(wiring: Wiring) -> bytes:
-    """The circuit that looks at each query-key pair."""
-    return png(wiring.draw())
-
-
 def plot_trace(trace: Trace, asked: Tensor, seen: Tensor) -> bytes:
-    """What the first head's circuit did for one spiral.
-
-    Args:
-        trace: Of a single spiral.
-        asked: [S] asked times.
-        seen: [T] times of the observations.
-    """
+    """What the first head's circuit did for one spiral: asked times [S], times of observations [T]."""
     figure = Figure(figsize=(9, 8.4), layout="constrained")
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1, 1.3])
     moments = asked.numpy()
@@ -74,7 +61,7 @@ def plot_trace(trace: Trace, asked: Tensor, seen: Tensor) -> bytes:
     for ax in (top, middle, bottom):
         ax.axvline(float(seen[-1]), color="#888888", linestyle="--", linewidth=1, label="last observation")
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=11)
-        _open_frame(ax)
+        open_frame(ax)
     return png(figure)
 
 
@@ -121,7 +108,3 @@ def _plot_attention(ax: Axes, moments: np.ndarray, keys: np.ndarray, weights: np
     ax.scatter(x, keys.ravel(), s=4 + 24 * share, alpha=0.15 + 0.85 * share, color=_INSIDE, linewidths=0)
     title = f"Which observations are attended (small and pale: weight {low:.2f}; large and dark: {high:.2f})"
     ax.set_title(title, loc="left", fontsize=12)
-
-
-def _open_frame(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""The demo's networks: one body, and three cores that look at what was seen."""
+"""The networks of the demo: one body, and three cores that read the observations."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nacre.data.sets.spirals import END
 from nacre.layer.attention import NAC
 from nacre.layer.trace import Trace
+from nacre.study.spiral.run import waves
 
 WIDTH = 16  # of what a core takes and gives
 HEADS = 2
@@ -106,11 +107,8 @@ CORES: dict[str, type[Core]] = {"NAC": NACCore, "SDPA": SDPACore, "CfC": CfCCore
 class SpiralNet(nn.Module):
     """Where is the spiral at time s, given where it was seen at times t?
 
-    The core lets the observations look at each other, then lets each asked time look at them. All else is the
+    The core lets the observations attend to each other, then lets each asked time attend to them. All else is the
     same whatever the core.
-
-    Args:
-        core: What looks.
     """
 
     time_waves: Tensor
@@ -118,7 +116,7 @@ class SpiralNet(nn.Module):
 
     def __init__(self, core: Core) -> None:
         super().__init__()
-        # Sines and cosines tell apart what is close together; the slowest has twice the period of all there is.
+        # Sines and cosines separate what is close together; the slowest has twice the period of the whole range.
         self.register_buffer("time_waves", torch.arange(1, TIME_WAVES + 1) * (math.pi / END))
         self.register_buffer("place_waves", torch.arange(1, PLACE_WAVES + 1) * math.pi)
         self.where = nn.Linear(4 * PLACE_WAVES, HIDDEN)
@@ -133,7 +131,7 @@ class SpiralNet(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor, asked: Tensor) -> Tensor:
         """Points [B, T, 2] seen at times [B, T], asked times [B, S] -> points [B, S, 2]."""
-        phase = _waves(asked, self.time_waves)
+        phase = waves(asked, self.time_waves)
         found = self.norms[1](self.core.decode(self.ask(phase), asked, self._read(x, time), time))
         return self.head(self.answer(found) + self.at(phase))
 
@@ -141,21 +139,15 @@ class SpiralNet(nn.Module):
         """What the neurons of a NAC core did to answer."""
         if not isinstance(self.core, NACCore):
             raise TypeError(f"only a NACCore has a trace, got {type(self.core).__name__}")
-        return self.core.trace(self.ask(_waves(asked, self.time_waves)), asked, self._read(x, time), time)
+        return self.core.trace(self.ask(waves(asked, self.time_waves)), asked, self._read(x, time), time)
 
     def _read(self, x: Tensor, time: Tensor) -> Tensor:
         """[B, T, 2] -> [B, T, W]."""
-        place = _waves(x, self.place_waves).flatten(-2)
-        seen = self.embed(self.where(place) * self.when(_waves(time, self.time_waves)))
+        place = waves(x, self.place_waves).flatten(-2)
+        seen = self.embed(self.where(place) * self.when(waves(time, self.time_waves)))
         return self.norms[0](seen + self.core.encode(seen, time))
 
 
 def count_parameters(module: nn.Module) -> int:
     """Numbers that are trained."""
     return sum(p.numel() for p in module.parameters())
-
-
-def _waves(x: Tensor, frequency: Tensor) -> Tensor:
-    """[...] -> [..., 2 * frequencies]."""
-    angle = x.unsqueeze(-1) * frequency
-    return torch.cat([angle.sin(), angle.cos()], -1)

@@ -1,4 +1,4 @@
-"""What the demo tells: a table on the console, and a report that needs no other file."""
+"""What the demo reports: a table on the console, and an HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from nacre._util.files import write_atomic
+from nacre._util.text import console_table
+from nacre.study.spiral.data import PARTS
 
 if TYPE_CHECKING:
     from nacre.demo.run import DemoResult
 
 _METRICS = ("rmse", "mae")
-_PARTS = ("interpolation", "extrapolation")
 _WIDE = 110  # columns of a console that has room for both metrics
 _CHOSEN = "Settings were chosen on spirals of other seeds (0, and 100 and up), not on the spirals shown."
 _MODELS = {
@@ -26,7 +26,7 @@ _MODELS = {
     "CfC": "a closed-form continuous-time recurrent network; it reads in order and answers from what was "
     "seen up to the asked time, never from later observations: before the first one it can only guess.",
 }
-_PICTURES = {
+_FIGURES = {
     "spirals.png": (
         "Trajectories",
         "The same six test spirals for each model. Blue: the half in which the dots were seen. "
@@ -64,40 +64,28 @@ footer { margin-top: 2rem; border-top: 1px solid #ddd; padding-top: .5rem; }
 def print_table(result: DemoResult, console: Console) -> None:
     """Print the errors side by side."""
     metrics = _METRICS if console.width >= _WIDE else _METRICS[:1]
-    table = Table(title="errors on 100 test spirals (the plane is 1 wide)", caption=_CHOSEN)
-    table.add_column("")
-    table.add_column("parameters", justify="right")
-    for metric in metrics:
-        for part in _PARTS:
-            table.add_column(f"{metric.upper()}\n{part}", justify="right")
+    columns = ("", "parameters", *(f"{metric.upper()}\n{part}" for metric in metrics for part in PARTS))
+    table = console_table(columns, title="errors on 100 test spirals (the plane is 1 wide)", caption=_CHOSEN)
+    table.columns[0].no_wrap = False  # names of controls are long
     for name, errors in {**result.models, **result.controls}.items():
         size = f"{result.parameters[name]['all']:,}" if name in result.parameters else ""
-        table.add_row(name, size, *(f"{errors[m][part]:.4f}" for m in metrics for part in _PARTS))
+        table.add_row(name, size, *(f"{errors[m][part]:.4f}" for m in metrics for part in PARTS))
     console.print(table)
 
 
-def write_files(out: Path, result: DemoResult, pictures: dict[str, bytes]) -> tuple[Path, ...]:
-    """Write pictures, report and numbers.
-
-    Returns:
-        The files, the report first.
-    """
+def write_files(out: Path, result: DemoResult, figures: dict[str, bytes]) -> tuple[Path, ...]:
+    """Write report, numbers and figures, in this order."""
     contents = {
-        "report.html": build_report(result, pictures).encode(),
+        "report.html": build_report(result, figures).encode(),
         "result.json": (json.dumps(result.to_dict(), indent=1) + "\n").encode(),
-        **pictures,
+        **figures,
     }
     return tuple(write_atomic(out / name, content) for name, content in contents.items())
 
 
-def build_report(result: DemoResult, pictures: dict[str, bytes]) -> str:
-    """An HTML page with everything in it.
-
-    Args:
-        result: What was measured.
-        pictures: PNG files by name.
-    """
-    figures = "\n".join(_figure(*_PICTURES[name], content) for name, content in pictures.items())
+def build_report(result: DemoResult, figures: dict[str, bytes]) -> str:
+    """An HTML page with everything in it, also the figures, which are PNG files by name."""
+    drawn = "\n".join(_figure(*_FIGURES[name], content) for name, content in figures.items())
     models = "\n".join(f"<li><b>{escape(name)}</b>: {escape(_MODELS[name])}</li>" for name in result.models)
     named = [*result.settings.items(), *result.versions.items()]
     return f"""<!DOCTYPE html>
@@ -122,7 +110,7 @@ Bold: lowest of its column. Controls have no network. {escape(_CHOSEN)}</p>
 </ul>
 <p class="note">Only the core differs: the rest of the network and its first weights, the batches, the steps and
 the learning rate are the same for all three.</p>
-{figures}
+{drawn}
 <footer>{", ".join(f"{escape(name)} {escape(str(value))}" for name, value in named)}</footer>
 </body>
 </html>
@@ -131,7 +119,7 @@ the learning rate are the same for all three.</p>
 
 def _table(result: DemoResult) -> str:
     rows = {**result.models, **result.controls}
-    columns = [(metric, part) for metric in _METRICS for part in _PARTS]
+    columns = [(metric, part) for metric in _METRICS for part in PARTS]
     best = {c: min(errors[c[0]][c[1]] for errors in rows.values()) for c in columns}
 
     def cell(value: float, lowest: float) -> str:
@@ -145,8 +133,8 @@ def _table(result: DemoResult) -> str:
         kind = ' class="controls"' if size is None else ""
         return f'<tr{kind}><th scope="row">{escape(name)}</th>{cells}<td>{count}</td></tr>'
 
-    parts = "".join(f'<th scope="col">{part}</th>' for _ in _METRICS for part in _PARTS)
-    metrics = "".join(f'<th scope="colgroup" colspan="{len(_PARTS)}">{m.upper()}</th>' for m in _METRICS)
+    parts = "".join(f'<th scope="col">{part}</th>' for _ in _METRICS for part in PARTS)
+    metrics = "".join(f'<th scope="colgroup" colspan="{len(PARTS)}">{m.upper()}</th>' for m in _METRICS)
     head = f'<tr><th></th>{metrics}<th></th></tr>\n<tr><th></th>{parts}<th scope="col">parameters (core)</th></tr>'
     body = "\n".join(row(name) for name in rows)
     return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'

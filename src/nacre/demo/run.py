@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 
 from nacre._util.checks import whole
+from nacre._util.plotting import png
 from nacre._version import __version__
-from nacre.data.sets.spirals import HALF, POINTS, Spirals, make_spirals
-from nacre.demo.figures import plot_circuit, plot_losses, plot_spirals, plot_trace
+from nacre.data.sets.spirals import Spirals, make_spirals
+from nacre.demo.figures import plot_losses, plot_spirals, plot_trace
 from nacre.demo.networks import CORES, SpiralNet, count_parameters
 from nacre.demo.report import print_table, write_files
+from nacre.study.spiral.data import PARTS, batches, direction_mean
 
 STEPS = 600
 LEARNING_RATE = 1e-2  # the highest of a one-cycle schedule, for all models
@@ -24,34 +27,21 @@ WARM_UP = 0.11  # share of steps; not 0.1, since torch's schedule divides by zer
 SPREAD = 0.02  # ContiFormer's
 BATCH = 32
 TARGETS = 50  # target points drawn for each spiral of a batch
-SEEDS = range(
-    1, 100
-)  # settings were chosen on spirals of seed 0 and of seeds above, so the demo shows none of those
-_PARTS = {"interpolation": slice(0, HALF), "extrapolation": slice(HALF, POINTS)}
+SEEDS = range(1, 100)  # not those on which settings were chosen: 0, and 100 and up
 
 Errors = dict[str, dict[str, float]]  # by metric ("rmse", "mae"), then by part ("interpolation", "extrapolation")
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo measured on test spirals, and what it wrote.
-
-    Attributes:
-        models: Errors of each model.
-        controls: Errors of what needs no training.
-        parameters: Of each model: numbers trained in all ("all"), and of these in its core ("core").
-        losses: Of each model: training loss of every step.
-        settings: Seed, steps and spread.
-        versions: Of nacre and torch.
-        files: Everything written.
-    """
+    """What the demo measured on test spirals, and what it wrote; mostly by name of the model."""
 
     models: dict[str, Errors]
-    controls: dict[str, Errors]
-    parameters: dict[str, dict[str, int]]
-    losses: dict[str, list[float]]
-    settings: dict[str, float]
-    versions: dict[str, str]
+    controls: dict[str, Errors]  # of what needs no training
+    parameters: dict[str, dict[str, int]]  # in all ("all"), and of these in the core ("core")
+    losses: dict[str, list[float]]  # of every training step
+    settings: dict[str, float]  # seed, steps and spread
+    versions: dict[str, str]  # of nacre and torch
     files: tuple[Path, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,7 +50,7 @@ class DemoResult:
 
 
 def run_demo(out: Path, steps: int = STEPS, seed: int = SEEDS[0], spread: float = SPREAD) -> DemoResult:
-    """Train three models on 200 spirals, test them on 100, print the errors, write pictures and a report.
+    """Train three models on 200 spirals, test them on 100, print the errors, write figures and a report.
 
     Args:
         out: Directory for the files.
@@ -74,13 +64,13 @@ def run_demo(out: Path, steps: int = STEPS, seed: int = SEEDS[0], spread: float 
             "so a demo of those would look better than it is"
         )
     out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)  # rather fail now than after the training
+    out.mkdir(parents=True, exist_ok=True)  # fail now rather than after the training
     console = Console()
     console.print(
         "Each spiral is seen at 50 irregular moments of its first half. Where was it, and where will it go?"
     )
-    result, pictures = compare(console, steps, seed, spread)
-    result = replace(result, files=write_files(out, result, pictures))
+    result, figures = compare(console, steps, seed, spread)
+    result = replace(result, files=write_files(out, result, figures))
     print_table(result, console)
     for file in result.files:
         console.print(f"wrote {file}", soft_wrap=True)
@@ -88,27 +78,17 @@ def run_demo(out: Path, steps: int = STEPS, seed: int = SEEDS[0], spread: float 
 
 
 def compare(console: Console, steps: int, seed: int, spread: float) -> tuple[DemoResult, dict[str, bytes]]:
-    """Train and measure, and write nothing.
-
-    Args:
-        console: Where progress is shown.
-        steps: As in `run_demo`.
-        seed: Any seed, also those on which settings are chosen.
-        spread: As in `run_demo`.
-
-    Returns:
-        The result and, by name, the pictures.
-    """
+    """Train and measure, with any seed, and write nothing; returns the result, and the figures by name."""
     whole("steps", steps, 1)
     train, test = make_spirals(seed=seed, spread=spread)
     nets = {name: build(name, seed) for name in CORES}
     losses = _train_all(nets, train, steps, seed, console)
     with torch.no_grad():
         guesses = {name: net.eval()(test.x, test.time, test.target_time) for name, net in nets.items()}
-        pictures = _draw(nets["NAC"], test, guesses, losses)
+        figures = _draw(nets["NAC"], test, guesses, losses)
     controls = {
         "straight lines, then last point held": _straight_lines(test),
-        "average training spiral of its family": _family_average(train, test),
+        "average training spiral of its family": direction_mean(train, test),
     }
     result = DemoResult(
         models={name: _errors(guess, test.target) for name, guess in guesses.items()},
@@ -118,7 +98,7 @@ def compare(console: Console, steps: int, seed: int, spread: float) -> tuple[Dem
         settings={"seed": seed, "steps": steps, "spread": spread},
         versions={"nacre": __version__, "torch": torch.__version__},
     )
-    return result, pictures
+    return result, figures
 
 
 def build(name: str, seed: int) -> SpiralNet:
@@ -151,15 +131,11 @@ def _train_all(
 
 
 def _train(net: SpiralNet, data: Spirals, steps: int, seed: int) -> Iterator[float]:
-    """Train step by step, giving each step's loss; the batches depend on the seed alone, not on the network."""
-    generator = torch.Generator().manual_seed(seed)
+    """Train step by step, yielding each loss; the batches depend on the seed alone, not on the network."""
     optimiser = torch.optim.Adam(net.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps, pct_start=WARM_UP)
-    for _ in range(steps):
-        rows = torch.randperm(len(data), generator=generator)[:BATCH, None]
-        points = torch.rand(len(rows), POINTS, generator=generator).argsort(1)[:, :TARGETS]
-        guess = net(data.x[rows[:, 0]], data.time[rows[:, 0]], data.target_time[rows, points])
-        loss = (guess - data.target[rows, points]).square().sum(-1).mean()
+    for x, time, asked, target in islice(batches(data, BATCH, TARGETS, seed), steps):
+        loss = (net(x, time, asked) - target).square().sum(-1).mean()
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -175,7 +151,7 @@ def _draw(
     return {
         "spirals.png": plot_spirals(test, guesses),
         "losses.png": plot_losses(losses),
-        "circuit.png": plot_circuit(trace.wiring),
+        "circuit.png": png(trace.wiring.draw()),
         "trace.png": plot_trace(trace, test.target_time[0], test.time[0]),
     }
 
@@ -184,8 +160,8 @@ def _errors(guess: Tensor, target: Tensor) -> Errors:
     difference = guess - target  # [n, 150, 2]
     squared, absolute = difference.square().sum(-1), difference.abs().sum(-1)
     return {
-        "rmse": {name: squared[:, part].mean().sqrt().item() for name, part in _PARTS.items()},
-        "mae": {name: absolute[:, part].mean().item() for name, part in _PARTS.items()},
+        "rmse": {name: squared[:, part].mean().sqrt().item() for name, part in PARTS.items()},
+        "mae": {name: absolute[:, part].mean().item() for name, part in PARTS.items()},
     }
 
 
@@ -196,9 +172,3 @@ def _straight_lines(data: Spirals) -> Tensor:
         for asked, seen, x in zip(data.target_time.numpy(), data.time.numpy(), data.x.numpy(), strict=True)
     ]
     return torch.from_numpy(np.stack(rows))
-
-
-def _family_average(train: Spirals, test: Spirals) -> Tensor:
-    """Control: knows whether a spiral winds inwards or outwards, and nothing else about it."""
-    inwards, outwards = (train.target[train.clockwise == c].mean(0) for c in (True, False))
-    return torch.where(test.clockwise[:, None, None], inwards, outwards)

@@ -1,4 +1,4 @@
-"""Looking inside: recordings of every neuron, what can be learned from them, and a page to watch them on.
+"""Looking inside: recordings of every neuron, their analysis, and a page that shows them.
 
 Needs the extra `view` (zarr, starlette, uvicorn). Names are imported on first use: `import nacre` stays light.
 """
@@ -8,16 +8,18 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nacre.inspect.analysis.centroids import centroids
-    from nacre.inspect.analysis.gates import gate_by_label
-    from nacre.inspect.analysis.health import health
-    from nacre.inspect.analysis.lesion import Lesion, lesioned
-    from nacre.inspect.analysis.lesion_study import lesion_study
-    from nacre.inspect.analysis.strengths import strengths
-    from nacre.inspect.analysis.tuning import tuning
-    from nacre.inspect.recording.record import record
-    from nacre.inspect.recording.recording import LayerRecording, Recording
-    from nacre.inspect.recording.run import record_run
+    from nacre.inspect.analysis.centroids import centroids as centroids
+    from nacre.inspect.analysis.gates import gate_by_label as gate_by_label
+    from nacre.inspect.analysis.health import health as health
+    from nacre.inspect.analysis.lesion import Lesion as Lesion
+    from nacre.inspect.analysis.lesion import lesioned as lesioned
+    from nacre.inspect.analysis.lesion_study import lesion_study as lesion_study
+    from nacre.inspect.analysis.strengths import strengths as strengths
+    from nacre.inspect.analysis.tuning import tuning as tuning
+    from nacre.inspect.recording.record import record as record
+    from nacre.inspect.recording.recording import LayerRecording as LayerRecording
+    from nacre.inspect.recording.recording import Recording as Recording
+    from nacre.inspect.recording.run import record_run as record_run
 
 _HOMES = {
     "LayerRecording": "recording.recording",
@@ -34,20 +36,7 @@ _HOMES = {
     "tuning": "analysis.tuning",
 }
 
-__all__ = [
-    "LayerRecording",
-    "Lesion",
-    "Recording",
-    "centroids",
-    "gate_by_label",
-    "health",
-    "lesion_study",
-    "lesioned",
-    "record",
-    "record_run",
-    "strengths",
-    "tuning",
-]
+__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from nacre._util.files import write_atomic
 from nacre._util.progress import bars
 from nacre._util.provenance import provenance
+from nacre._util.text import console_table, csv_text, json_text
 from nacre.inspect.analysis.gates import gate_by_label
 from nacre.inspect.analysis.health import Health, health
 from nacre.inspect.analysis.labels import layer_of
 from nacre.inspect.analysis.lesion_study import LesionStudy, lesion_study
 from nacre.inspect.analysis.strengths import strengths
 from nacre.inspect.analysis.tuning import TooFewLabels, Tuning, tuning
+from nacre.inspect.options import FigureKind
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.viewer.command import open_recording
 
@@ -34,47 +34,30 @@ _SHOWN = 5  # of the best tuned
 
 @dataclass(frozen=True)
 class InspectOptions:
-    """What to look at.
+    """What to look at."""
 
-    Attributes:
-        run: A run, or a recording.
-        figure: Which figure to draw; None for tables.
-        out: File of the figure, or folder of the tables; None for one in the current folder.
-        layer: Name of the layer; None for the only one.
-        head: Head of figures that show one.
-        sample: Sample of figures that show one.
-        step: Step of figures that show one; None for the middle.
-        what: Whose answers neurons are held against, "truth" or "answer".
-        output: Of several numbers, the one whose thirds are the labels; None for the first.
-        permutations: Of the control.
-        samples: Sequences or drives to record, where a run has no recording yet.
-        steps: Steps of each sample that lesions are tried on; None for all.
-        again: Whether the run is recorded anew.
-        data_dir: Where data files lie.
-    """
-
-    run: Path
-    figure: str | None = None
-    out: Path | None = None
-    layer: str | None = None
-    head: int = 0
+    run: Path  # a run, or a recording
+    figure: str | None = None  # which figure to draw; None for tables
+    out: Path | None = None  # file of the figure, or folder of the tables; None for one in the current folder
+    layer: str | None = None  # None for the only one
+    head: int = 0  # head, sample and step (None for the middle) of figures that show one
     sample: int = 0
     step: int | None = None
-    what: str = "truth"
-    output: str | None = None
+    what: str = "truth"  # labels: "truth", or "answer" for those of the model
+    output: str | None = None  # of several numbers, the one whose thirds are the labels; None for the first
     permutations: int = 200
-    samples: int = 8
-    steps: int | None = None
-    again: bool = False
+    samples: int = 8  # sequences or drives to record, where a run has no recording yet
+    steps: int | None = None  # steps of each sample that lesions are tried on; None for all
+    again: bool = False  # whether the run is recorded anew
     data_dir: Path | None = None
 
 
 def inspect_run(options: InspectOptions) -> None:
-    """Draw a figure, or write tables and say what stands in them."""
+    """Draw a figure, or write tables and print a summary of them."""
     console = Console(stderr=True)
     recording = open_recording(options.run, options.samples, options.data_dir, console, again=options.again)
     if options.figure is not None:
-        from nacre.inspect.figures.registry import save_figure  # matplotlib takes seconds to import
+        from nacre.inspect.figures.style import save_figure  # matplotlib takes seconds to import
 
         out = options.out or Path(f"{options.figure}.svg")
         save_figure(_draw(options.figure, recording, options, console), out)
@@ -84,23 +67,28 @@ def inspect_run(options: InspectOptions) -> None:
 
 
 def _draw(figure: str, recording: Recording, options: InspectOptions, console: Console) -> Figure:
-    from nacre.inspect.figures import registry as figures
+    from nacre.inspect.figures.activity import draw_activity
+    from nacre.inspect.figures.attention import draw_attention
+    from nacre.inspect.figures.circuit import draw_circuit
+    from nacre.inspect.figures.gates import draw_gates
+    from nacre.inspect.figures.lesion import draw_lesion
+    from nacre.inspect.figures.tuning import draw_tuning
 
     layer = layer_of(recording, options.layer).name
     place = (recording, layer, options.sample, options.head)
-    if figure == figures.FigureKind.TUNING:
-        return figures.draw_tuning(_tuning(recording, options))
-    if figure == figures.FigureKind.LESION:
-        return figures.draw_lesion(_lesions(recording, options, console))
-    if figure == figures.FigureKind.GATES:
-        return figures.draw_gates(recording, layer, options.sample)
-    if figure == figures.FigureKind.ACTIVITY:
-        return figures.draw_activity(*place)
-    if figure == figures.FigureKind.ATTENTION:
-        return figures.draw_attention(*place, options.step)
+    if figure == FigureKind.TUNING:
+        return draw_tuning(_tuning(recording, options))
+    if figure == FigureKind.LESION:
+        return draw_lesion(_lesions(recording, options, console))
+    if figure == FigureKind.GATES:
+        return draw_gates(recording, layer, options.sample)
+    if figure == FigureKind.ACTIVITY:
+        return draw_activity(*place)
+    if figure == FigureKind.ATTENTION:
+        return draw_attention(*place, options.step)
     known = 0 <= options.sample < recording.samples  # if not, the figure says so
     middle = recording.layers[layer].length(options.sample) // 2 if known else 0
-    return figures.draw_circuit(*place, middle if options.step is None else options.step)
+    return draw_circuit(*place, middle if options.step is None else options.step)
 
 
 def _tuning(recording: Recording, options: InspectOptions) -> Tuning:
@@ -110,12 +98,11 @@ def _tuning(recording: Recording, options: InspectOptions) -> Tuning:
 def _lesions(recording: Recording, options: InspectOptions, console: Console) -> LesionStudy:
     with bars(console) as progress:
         bar = progress.add_task("lesions", total=None, loss="")
-        return lesion_study(
-            recording,
-            layer=options.layer,
-            steps=options.steps,
-            progress=lambda done, of: progress.update(bar, completed=done, total=of),
-        )
+
+        def tell(done: int, of: int) -> None:
+            progress.update(bar, completed=done, total=of)
+
+        return lesion_study(recording, layer=options.layer, steps=options.steps, progress=tell)
 
 
 def _write_tables(recording: Recording, options: InspectOptions, console: Console) -> None:
@@ -132,12 +119,13 @@ def _write_tables(recording: Recording, options: InspectOptions, console: Consol
             for gate in layer_of(recording, options.layer).gates
             for row in gate_by_label(recording, gate, options.what, options.output, layer=options.layer).rows()
         ]
-    except TooFewLabels as error:  # there is still a lot to tell
+    except TooFewLabels as error:  # the other tables need no labels
         console.print(f"no tuning: {error}")
     for name, rows in tables.items():
-        write_atomic(out / name, _csv(rows).encode())
+        rounded = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+        write_atomic(out / name, csv_text(list(rows[0]), rounded).encode())
     summary = _summary(recording, options, found, tuned, study)
-    write_atomic(out / "inspect.json", (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
+    write_atomic(out / "inspect.json", json_text(summary).encode())
     _show(console, summary)
     console.print(f"wrote {', '.join([*tables, 'inspect.json'])} into {out}")
 
@@ -145,7 +133,7 @@ def _write_tables(recording: Recording, options: InspectOptions, console: Consol
 def _summary(
     recording: Recording, options: InspectOptions, found: Health, tuned: Tuning | None, study: LesionStudy
 ) -> dict[str, Any]:
-    """What the tables come to, as plain data."""
+    """Summary of the tables, as plain data."""
     strong = strengths(recording.model(), found.layer.partition("#")[0])
     groups = [row for row in study.rows if row.lesion.index is None and row.lesion.head is None]
     return {
@@ -156,11 +144,7 @@ def _summary(
         "neurons": found.neurons,
         "dead": found.dead,
         "saturated": found.saturated,
-        "effective_keys": {
-            "mean": _list(found.keys_mean),
-            "min": _list(found.keys_min),
-            "max": _list(found.keys_max),
-        },
+        "effective_keys": {name: _list(getattr(found, f"keys_{name}")) for name in ("mean", "min", "max")},
         "phi_std": _list(found.phi_std),
         "omega_std": _list(found.omega_std),
         "synapses": strong.synapses,
@@ -171,18 +155,12 @@ def _summary(
             "better": study.better,
             "intact": _number(study.intact),
             "steps": options.steps,
-            "groups": {
-                row.lesion.group: {"change": _number(row.change), "metric": _number(row.metric)} for row in groups
-            },
+            "groups": {g.lesion.group: {"change": _number(g.change), "metric": _number(g.metric)} for g in groups},
         },
     }
 
 
 def _of_tuning(tuned: Tuning) -> dict[str, Any]:
-    above: dict[str, int] = {}
-    for place in np.argwhere(tuned.above):
-        group = tuned.columns[place[1]].partition(" ")[0]
-        above[group] = above.get(group, 0) + 1
     best = tuned.rows()[:_SHOWN]
     return {
         "what": tuned.what,
@@ -190,16 +168,14 @@ def _of_tuning(tuned: Tuning) -> dict[str, Any]:
         "threshold": _number(tuned.threshold),
         "permutations": tuned.permutations,
         "control": str(tuned.control),
-        "above": above,
+        "above": dict(Counter(tuned.columns[i].partition(" ")[0] for i in tuned.above.nonzero()[1])),
         "best": [{k: _number(v) if isinstance(v, float) else v for k, v in row.items()} for row in best],
     }
 
 
 def _show(console: Console, summary: dict[str, Any]) -> None:
-    tuned = summary["tuning"]
-    table = Table(
-        "group", "neurons", "dead", "saturated", "tuned", "change when silent", summary["lesions"]["metric"]
-    )
+    tuned, metric = summary["tuning"], summary["lesions"]["metric"]
+    table = console_table(["group", "neurons", "dead", "saturated", "tuned", "change when silent", metric])
     for group, count in summary["neurons"].items():
         lesion = summary["lesions"]["groups"].get(group, {})
         table.add_row(
@@ -213,8 +189,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
         )
     table.add_row("none silent", "", "", "", "", "0", _text(summary["lesions"]["intact"]), style="bold")
     console.print(table)
-    keys = summary["effective_keys"]["mean"]
-    console.print(f"effective keys by head: {', '.join(_text(x) for x in keys)}")
+    console.print(f"effective keys by head: {', '.join(map(_text, summary['effective_keys']['mean']))}")
     if tuned is not None:
         console.print(
             f"tuned: more information on {tuned['what']} than {_text(tuned['threshold'])} bits, which chance "
@@ -222,23 +197,14 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
         )
 
 
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
-    return text.getvalue()
-
-
-def _list(values: np.ndarray) -> list[float | None]:
+def _list(values: np.ndarray) -> list[float]:
     return [_number(x) for x in values]
 
 
-def _number(value: float) -> float | None:
-    """Six digits; None for what is not finite: JSON has no word for it."""
-    return float(f"{value:.6g}") if np.isfinite(value) else None
+def _number(value: float) -> float:
+    """Six digits."""
+    return float(f"{value:.6g}")
 
 
 def _text(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None or not math.isfinite(value) else f"{value:.4g}"

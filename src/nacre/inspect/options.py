@@ -1,4 +1,4 @@
-"""Names that the command line offers and `nacre.inspect` uses; apart, because `nacre.inspect` takes its time."""
+"""Options of the command line, apart from the modules that use them, which take long to import."""
 
 from enum import StrEnum
 
@@ -15,13 +15,13 @@ class FigureKind(StrEnum):
     ATTENTION = "attention"
     """Which keys each step of a head attends to."""
     TUNING = "tuning"
-    """How much each neuron tells of the answer, beside what chance gives."""
+    """Information of each neuron on the answer, beside chance."""
     LESION = "lesion"
-    """What becomes of the answer when neurons are silent."""
+    """How the answer changes when neurons are silent."""
 
 
 class What(StrEnum):
-    """Whose answers neurons are held against."""
+    """Whose answers are the labels that neurons are compared with."""
 
     TRUTH = "truth"  # the right ones
     ANSWER = "answer"  # those that the model gave

@@ -12,13 +12,13 @@ from nacre.layer import streaming
 from nacre.layer.backbone import Backbone, WiredBackbone
 from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
 from nacre.layer.gates import TimeGateHeads
-from nacre.layer.inputs import Inputs, prepare
+from nacre.layer.inputs import Inputs, Packing, prepare
 from nacre.layer.match import MatchSynapse, since_first
-from nacre.layer.packing import Packing
 from nacre.layer.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
 from nacre.layer.selection import choose_keys
 from nacre.layer.sensory import SensoryGate
 from nacre.layer.streaming import StreamState
+from nacre.layer.synapses import Factory
 from nacre.layer.trace import Observer, Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
 from nacre.wiring.wiring import Wiring
@@ -33,20 +33,17 @@ class NAC(nn.Module):
     time t = sigmoid(-t_a |t_query - t_key| + t_b) says how far the logit has come, and weights the value.
 
     Args:
-        d_model: Width of the output, a multiple of `num_heads`.
+        d_model: Width of the output, at least 2 and a multiple of `num_heads`.
         num_heads: Number of heads.
-        d_input: Width of the inputs, if other than `d_model`.
+        d_input: Width of the inputs; None for `d_model`.
         top_k: Keys a query attends to; None for all.
-        mode: "exact", "euler" or "steady".
-        sparsity: Nominal share of synapses left out, 0 to 0.95.
-        wiring: "ncp", "random", "dense", "mlp", or a backbone wiring of your own (`nacre.Wiring` or `ncps`).
+        mode: "exact", "euler" or "steady" solution of the logit's equation.
+        sparsity: Nominal share of synapses left out, 0 to 0.95; `Wiring.density` gives the real one.
+        wiring: "ncp", "random", "dense", "mlp", or a backbone of your own (`nacre.Wiring` or `ncps`) with
+            2 * d_model / num_heads inputs and 2 motor neurons; sensory gates are then "ncp".
         causal: Whether a query sees only keys up to itself.
         dropout: Share of attention weights dropped in training.
-        device: Where the parameters live.
-        dtype: Their type.
-        **rare: Further options by keyword: phi, selection, block_size, reach, match, gain, euler_steps,
-            settle_steps, activation, omega_min, integrate, share_backbone, backbone_units, time_scale, seed, bias;
-            see `NACConfig`.
+        **rare: Further options, see `NACConfig`.
 
     Example:
         >>> layer = NAC(d_model=64, num_heads=4)
@@ -55,9 +52,9 @@ class NAC(nn.Module):
         torch.Size([2, 100, 64])
     """
 
-    aux_loss = None  # like every model of the zoo; this one adds nothing to the loss
+    aux_loss = None  # models may add to the loss; this one adds nothing
     observer: Observer | None = None
-    """Looks on at every forward pass, without changing it; `nacre.inspect` sets it for the time of a recording."""
+    """Sees every forward pass without changing it; set by `nacre.inspect` while it records."""
 
     def __init__(
         self,
@@ -89,28 +86,20 @@ class NAC(nn.Module):
             dropout=dropout,
             **rare,
         )
-        kind = str(WiringKind.NCP) if isinstance(config.wiring, Wiring) else config.wiring
-        self._build(
-            sensory_wiring(kind, config.width, d_model, config.sparsity, config.seed),
-            config.wiring
-            if isinstance(config.wiring, Wiring)
-            else backbone_wiring(kind, 2 * config.d_head, config.units, config.sparsity, config.seed),
-            device,
-            dtype,
-        )
+        if isinstance(config.wiring, Wiring):
+            kind, backbone = str(WiringKind.NCP), config.wiring
+        else:
+            kind = config.wiring
+            backbone = backbone_wiring(kind, 2 * config.d_head, config.units, config.sparsity, config.seed)
+        sensory = sensory_wiring(kind, config.width, d_model, config.sparsity, config.seed)
+        self._build(sensory, backbone, device=device, dtype=dtype)
 
-    def _build(
-        self,
-        sensory: Wiring,
-        backbone: Wiring,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        config = self.config
-        heads = config.num_heads
+    def _build(self, sensory: Wiring, backbone: Wiring, **factory: Unpack[Factory]) -> None:
+        config, bias = self.config, self.config.bias
+        heads, width = config.num_heads, config.d_head
 
         def gate() -> SensoryGate:
-            return SensoryGate(sensory, activation=config.activation, bias=config.bias, device=device, dtype=dtype)
+            return SensoryGate(sensory, activation=config.activation, bias=bias, **factory)
 
         self.query_gate, self.key_gate, self.value_gate = gate(), gate(), gate()
         self.backbone = Backbone(
@@ -118,19 +107,15 @@ class NAC(nn.Module):
             1 if config.share_backbone else heads,
             settle_steps=config.settle_steps,
             activation=config.activation,
-            bias=config.bias,
-            device=device,
-            dtype=dtype,
+            bias=bias,
+            **factory,
         )
-        self.time_gate = None
+        self.time_gate = self.match = None
         if config.uses_time_gate:
-            self.time_gate = TimeGateHeads(heads, config.d_head, bias=config.bias, device=device, dtype=dtype)
-        self.match = None
+            self.time_gate = TimeGateHeads(heads, width, bias=bias, **factory)
         if config.match != Match.NONE:
-            self.match = MatchSynapse(
-                heads, config.d_head, config.match, config.gain, bias=config.bias, device=device, dtype=dtype
-            )
-        self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.bias, device=device, dtype=dtype)
+            self.match = MatchSynapse(heads, width, config.match, config.gain, bias=bias, **factory)
+        self.out_proj = nn.Linear(config.d_model, config.d_model, bias=bias, **factory)
 
     def reset_parameters(self) -> None:
         """Draw new weights from torch's global generator."""
@@ -155,8 +140,8 @@ class NAC(nn.Module):
 
         Args:
             query: [B, T, d_input]; alone, it is also key and value (self attention).
-            key: [B, S, d_input] for cross attention, together with `value`.
-            value: [B, S, d_input].
+            key: [B, S, d_input] for cross attention.
+            value: [B, S, d_input], together with `key`.
             time: [B, T] time stamps of the queries in any unit; only differences matter. None: elapsed time 1.
             key_time: [B, S] stamps of the keys, for cross attention.
             key_padding_mask: [B, S] bool, True = padding: never attended, whatever it holds.
@@ -174,7 +159,7 @@ class NAC(nn.Module):
 
     def _attend(self, inputs: Inputs, observer: Observer | None) -> Tensor:
         """Output [B, T, d_model], computed without padding."""
-        # A compiled program cannot have shapes that depend on data.
+        # A compiled program cannot have shapes that depend on data: it keeps the padding.
         whole = torch.compiler.is_compiling()
         queries = Packing.of(inputs.query, None if whole else inputs.query_padding)
         keys = Packing.of(inputs.key, None if whole else inputs.key_padding)
@@ -193,32 +178,25 @@ class NAC(nn.Module):
         return y.masked_fill(empty.unsqueeze(-1), 0)
 
     def init_state(self, batch_size: int, max_len: int = 4096, *, overflow: str = "error") -> StreamState:
-        """An empty memory with which a causal layer runs step by step.
+        """An empty memory of `max_len` steps with which a causal layer runs step by step.
 
-        Args:
-            batch_size: Number of streams B.
-            max_len: Steps that are remembered.
-            overflow: What happens after `max_len` steps: "error", or "slide" to forget the oldest block of keys.
-
-        Returns:
-            A state for `step`. Its blocks have the layer's `block_size`, or floor(sqrt(max_len)) keys.
+        Its blocks have the layer's `block_size`, or floor(sqrt(max_len)) keys. After `max_len` steps, overflow
+        "error" refuses the next step and "slide" forgets the oldest block of keys.
         """
         offered = 0 if self.match is None else self.match.width
         return streaming.new_state(self.config, self._owner(), batch_size, max_len, overflow, offered)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: StreamState, *, time: Tensor | None = None) -> tuple[Tensor, StreamState]:
-        """Go on by one step: what `forward` gives for the newest step of all so far, in O(sqrt(max_len)) time.
+        """Output [B, d_model] of the newest step, and the state for the next one.
 
-        Equal to the causal forward with the state's block size. Without gradients: train with `forward`.
+        Equals the causal `forward` with the state's block size, in O(sqrt(max_len)) time. Without gradients: train
+        with `forward`.
 
         Args:
             x: [B, d_input] newest input of each stream.
             state: From `init_state` or the step before; its tensors are written to.
             time: [B] time stamps, never decreasing; at every step or at none.
-
-        Returns:
-            Output [B, d_model] and the state for the next step.
 
         Example:
             >>> layer = NAC(d_model=64, num_heads=4, causal=True).eval()
@@ -241,7 +219,7 @@ class NAC(nn.Module):
         if asked is not None:
             chosen = streaming.take(state.offered, place)  # [B, H, K, E]
             match = (chosen @ asked.unsqueeze(-1)).squeeze(-1).transpose(0, 1)
-        # The K keys and values of each stream lie one behind the other: [H, B * K, D].
+        # Keys and values of all streams in one row: [H, B * K, D].
         q = q.transpose(0, 1)
         k, v = (streaming.take(ring, place).transpose(0, 1).flatten(1, 2) for ring in (state.key, state.value))
         index = torch.arange(k.shape[1], device=k.device).view(1, x.shape[0], -1).expand(k.shape[0], -1, -1)
@@ -264,7 +242,7 @@ class NAC(nn.Module):
         return self.out_proj(heads.flatten(1)), state
 
     def _owner(self) -> Tensor:
-        """A few weights by which to recognise the states of this layer."""
+        """A few weights, which identify the states of this layer."""
         weights = [gate.weights.input_weight.weight for gate in (self.key_gate, self.value_gate)]
         weights += [] if self.match is None else self.match.parameters()
         return torch.cat([weight.detach().flatten()[:4] for weight in weights])
@@ -276,7 +254,7 @@ class NAC(nn.Module):
     def _tokens(
         self, wired: WiredBackbone, inputs: Inputs, queries: Packing, keys: Packing
     ) -> tuple[Tokens, Tensor, Tensor, list[Tensor]]:
-        """What the pair stage needs, then valid and index [B, H, T, K], then q, k and v [B, H, T or S, D]."""
+        """Tokens of the pair stage, valid and index [B, H, T, K], and q, k and v [B, H, T or S, D]."""
         q = self.query_gate(queries.pack(inputs.query))
         k, v = self.key_gate(keys.pack(inputs.key)), self.value_gate(keys.pack(inputs.value))
         apart = [self._heads(p.unpack(x)) for p, x in ((queries, q), (keys, k), (keys, v))]
@@ -290,9 +268,7 @@ class NAC(nn.Module):
         q, k = q.transpose(0, 1), k.transpose(0, 1)
         query_drive, key_drive = wired.project(q, k)
         query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)
-        query_stamp = key_stamp = None
-        if inputs.stamps is not None:
-            query_stamp, key_stamp = queries.pack(inputs.stamps[0]), keys.pack(inputs.stamps[1])
+        stamps = inputs.stamps
         first = torch.arange(keys.batch, device=index.device).view(-1, 1, 1, 1) * keys.length  # of each sequence
         tokens = Tokens(
             query_drive=query_drive,
@@ -300,8 +276,8 @@ class NAC(nn.Module):
             value=v,
             query_gate=query_gate,
             key_gate=key_gate,
-            query_stamp=query_stamp,
-            key_stamp=key_stamp,
+            query_stamp=None if stamps is None else queries.pack(stamps[0]),
+            key_stamp=None if stamps is None else keys.pack(stamps[1]),
             asked=asked,
             offered=offered,
             index=keys.number(_head_first(index + first, queries)),
@@ -321,7 +297,7 @@ class NAC(nn.Module):
         return self.match.asked(q, queries.pack(query_stamp)), self.match.offered(k, keys.pack(key_stamp))
 
     def to_config(self) -> dict[str, Any]:
-        """Plain data from which `from_config` makes the same layer, without its weights."""
+        """Plain data for `from_config`, without the weights."""
         return {
             "options": self.config.to_dict(),
             "sensory_wiring": self.query_gate.wiring.to_dict(),
@@ -330,7 +306,7 @@ class NAC(nn.Module):
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> NAC:
-        """Inverse of `to_config`; the wirings are read, not drawn again, so no change of ncps can alter them."""
+        """Inverse of `to_config`. Wirings are read, not drawn again: no change of ncps can alter them."""
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
         layer.config = NACConfig.from_dict(data["options"])

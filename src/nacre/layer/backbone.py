@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nacre._util.checks import choice
 from nacre.layer.circuit import NCPCell
-from nacre.layer.synapses import CircuitWeights, pick
+from nacre.layer.synapses import CircuitWeights, WiredModule, pick
 from nacre.native import library
-from nacre.native.activations import ACTIVATION_CODES, ACTIVATIONS
+from nacre.native.activations import ACTIVATION_CODES
 from nacre.native.circuit import Circuit, settle_selected
 from nacre.native.program import compile_rows
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 from nacre.wiring.wiring import Wiring
+
+NeuronStates = Mapping[tuple[int, ...], Tensor]
+"""Last states of M pairs: ids of a set of neurons -> [H, M or 1, ids]."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +32,19 @@ class Stage:
     from_before: bool  # whether synapses of the stage before do
 
 
-class Backbone(nn.Module):
+class Backbone(WiredModule):
     """Inter, command and motor neurons for every query-key pair, settled from rest.
 
     Exactly what `NCPCell.settle` computes, with what cannot change the result left out: the input enters
     linearly, so queries and keys are projected once per token; neurons without recurrent input are computed
-    once; each settle step computes only the neurons that a motor neuron will still hear of; neurons, synapses
+    once; each settle step computes only the neurons whose state can still reach a motor neuron; neurons, synapses
     and inputs that never reach a motor neuron do not exist.
 
     Args:
         wiring: Takes [query; key] of one head and has the motor neurons as outputs.
-        heads: Number of independent sets of weights.
-        settle_steps: Steps from rest; None for the larger of 4 and the steps until every motor neuron has
-            seen the input.
-        activation: Name of the neurons' nonlinearity.
-        bias: Whether neurons and maps have additive constants.
-        device: Where the parameters live.
-        dtype: Their type.
+        heads: Independent sets of weights.
+        settle_steps: Steps from rest; None for the larger of 4 and the steps until the input has reached every
+            motor neuron.
 
     Example:
         >>> backbone = Backbone(backbone_wiring("ncp", inputs=8, units=20, sparsity=0.5, seed=1), heads=2)
@@ -64,10 +63,7 @@ class Backbone(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        choice("activation", activation, ACTIVATIONS)
-        self.wiring = wiring
-        self.activation = activation
+        super().__init__(wiring, activation)
         self.outputs = wiring.group("motor")
         needed = wiring.steps_to(self.outputs)
         if settle_steps is not None and settle_steps < needed:
@@ -84,23 +80,19 @@ class Backbone(nn.Module):
         self.pick_projected, self.pick_once = pick(self.projected), pick(self.once)
         self.pick_stages = [pick(stage.neurons) for stage in self.stages]
         columns = {n: i for i, n in enumerate(self.projected)}
-        # Where the neurons of a stage lie among the projected ones.
+        # Columns of a stage's neurons among the projected ones.
         self.pick_fed = [pick([columns[n] for n in s.neurons]) if s.fed else None for s in self.stages]
         program = compile_rows(synapses, self.projected, self.once, self.stages)
         self.circuit = Circuit(program, len(self.outputs), len(self.projected), wiring.num_neurons, activation)
         self.circuit_seen = replace(self.circuit, outputs=len(program.kind))  # all rows are read out
-        # The last row of each neuron; rows that only hold what reaches a neuron are no states.
+        # The last row of each neuron. Rows without activation hold inputs of a neuron, not its state.
         self.last_rows = {int(program.neuron[row]): int(row) for row in np.flatnonzero(program.active)}
         self.weights = CircuitWeights(
             feeds, synapses, live.neurons, len(self.outputs), heads=heads, bias=bias, device=device, dtype=dtype
         )
 
-    def reset_parameters(self) -> None:
-        """Draw new weights from torch's global generator."""
-        self.weights.reset_parameters()
-
     def wire(self) -> WiredBackbone:
-        """Lay out the weights of this moment for use on many pairs."""
+        """The backbone with its present weights laid out, for use on many pairs."""
         return WiredBackbone(self, *self.weights.drive())
 
     def cell(self, head: int = 0) -> NCPCell:
@@ -114,12 +106,10 @@ class Backbone(nn.Module):
 def plan(
     input_polarity: np.ndarray, polarity: np.ndarray, outputs: tuple[int, ...], steps: int
 ) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
-    """Which neurons are computed once, and which at each settle step.
+    """Neurons that are computed once, and the stages in order.
 
-    Returns:
-        Neurons whose state is the same at every step (fed by inputs, not by neurons, and not outputs), and the
-        stages in order. Steps at which nothing is needed yet are left out, so a feed-forward wiring costs no
-        more than its depth.
+    The state of the former is the same at every step: they are fed by inputs, not by neurons, and are no outputs.
+    Steps at which nothing is needed yet are left out, so a feed-forward wiring costs no more than its depth.
     """
     fed, driven = (np.asarray(table.any(axis=0)) for table in (input_polarity, polarity))
     once = tuple(int(i) for i in np.flatnonzero(fed & ~driven) if i not in outputs)
@@ -130,14 +120,9 @@ def plan(
     stages = []
     for step, (before, neurons) in enumerate(zip([(), *sets], sets, strict=False), start=1):
         if neurons:
-            stages.append(
-                Stage(
-                    neurons=neurons,
-                    fed=bool(fed[list(neurons)].any()),
-                    from_once=step > 1 and bool(polarity[np.ix_(once, neurons)].any()),
-                    from_before=bool(polarity[np.ix_(before, neurons)].any()),
-                )
-            )
+            from_once = step > 1 and bool(polarity[np.ix_(once, neurons)].any())
+            from_before = bool(polarity[np.ix_(before, neurons)].any())
+            stages.append(Stage(neurons, bool(fed[list(neurons)].any()), from_once, from_before))
     return once, tuple(stages)
 
 
@@ -150,7 +135,7 @@ class WiredBackbone:
         self.bias = bias  # [H, N]
 
     def _blocks(self) -> list[tuple[Tensor | None, Tensor | None]]:
-        """Per stage, the synapses that lead to it as dense blocks: from neurons computed once, and from before."""
+        """For each stage, dense blocks of synapses: from neurons computed once, and from the stage before."""
         backbone, recurrent = self.backbone, self.backbone.weights.recurrent()
         blocks = []
         before: slice | list[int] = []
@@ -162,30 +147,23 @@ class WiredBackbone:
         return blocks
 
     def project(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """First synapses of the circuit, once per token: [H, R, D] and [H, S, D] -> [H, R, P] and [H, S, P]."""
+        """Input synapses, once per token: [H, R, D] and [H, S, D] -> [H, R, P] and [H, S, P]."""
         width = query.shape[-1]
         bias = self.bias[:, self.backbone.pick_projected]
         weight = self.input_weight.expand(len(query), -1, -1)  # one circuit may serve all heads
         return torch.baddbmm(bias.unsqueeze(1), query, weight[:, :width]), key @ weight[:, width:]
 
     def settle_selected(self, query: Tensor, key: Tensor, index: Tensor) -> Tensor | None:
-        """Motor outputs of selected pairs by the compiled kernel, without a copy of what reaches each pair.
+        """Motor outputs of selected pairs by the compiled kernel, which makes no copy of their inputs.
 
-        Args:
-            query: [H, R, P] from `project`.
-            key: [H, S, P].
-            index: [H, R, K] selected rows of key.
-
-        Returns:
-            [outputs, H, R, K] after the output map; None where the kernel cannot run.
+        Takes query [H, R, P] and key [H, S, P] from `project`, and selected rows of key [H, R, K]. Returns
+        [outputs, H, R, K] after the output map; None where the kernel cannot run.
         """
         motor = self._run(query, key, index, self.backbone.circuit)
         return None if motor is None else self._read(motor)
 
-    def settle_seen(
-        self, query: Tensor, key: Tensor, index: Tensor
-    ) -> tuple[Tensor, dict[tuple[int, ...], Tensor]] | None:
-        """As `settle_selected`, bit by bit, and what `settle` tells of the neurons beside it."""
+    def settle_seen(self, query: Tensor, key: Tensor, index: Tensor) -> tuple[Tensor, NeuronStates] | None:
+        """The same bits as `settle_selected`, and the states of the neurons as from `settle`."""
         backbone = self.backbone
         rows = self._run(query, key, index, backbone.circuit_seen)  # [rows, H, R, K]
         if rows is None:
@@ -194,32 +172,21 @@ class WiredBackbone:
         return self._read(rows[-len(backbone.outputs) :]), {tuple(backbone.last_rows): states}
 
     def _run(self, query: Tensor, key: Tensor, index: Tensor, circuit: Circuit) -> Tensor | None:
-        """Rows of the program that are read out, [outputs, H, R, K]; None where the kernel cannot run."""
-        weight = self.backbone.weights.recurrent_weight
-        if weight is None:
-            synapses = self.bias.new_zeros(len(self.bias), 0)
-        else:
-            synapses = weight.weight[:, torch.from_numpy(circuit.program.weight)]
+        weight, ids = self.backbone.weights.recurrent_weight, torch.from_numpy(circuit.program.weight)
+        synapses = self.bias.new_zeros(len(self.bias), 0) if weight is None else weight.weight[:, ids]
         if circuit.activation not in ACTIVATION_CODES or not library.runs(query, key, synapses, self.bias):
             return None
         return settle_selected(query, key, synapses, self.bias, index, circuit)
 
     def _read(self, motor: Tensor) -> Tensor:
-        """Output map of motor neurons [outputs, H, R, K]."""
         return self.backbone.weights.read(motor.flatten(2).movedim(0, -1)).movedim(-1, 0).view(motor.shape)
 
-    def settle(self, drive: Tensor) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
-        """Settle all pairs.
+    def settle(self, drive: Tensor) -> tuple[Tensor, NeuronStates]:
+        """Settle M pairs, given the sums of their projected queries and keys [H, M, P].
 
-        Args:
-            drive: [H, M, P] sum of the projections of the query and the key of M pairs.
-
-        Returns:
-            Motor outputs [H, M, outputs] after the output map, and the last state of every neuron that was
-            computed: ids of a set of neurons -> [H, M or 1, ids].
+        Returns motor outputs [H, M, outputs] after the output map, and the last state of every computed neuron.
         """
-        backbone = self.backbone
-        act = ACTIVATIONS[backbone.activation]
+        backbone, act = self.backbone, self.backbone.act
         x_once = act(drive[..., : len(backbone.once)])
         states = {backbone.once: x_once}
         drives: dict[tuple[int, ...], Tensor] = {}
@@ -239,7 +206,7 @@ class WiredBackbone:
 
 
 def _send(x: Tensor, block: Tensor, held: Tensor) -> Tensor:
-    """Add x @ block to what is held, in one pass over memory unless x is the same for all pairs ([H, 1, n])."""
+    """Add x @ block to held, in one pass over memory unless x is the same for all pairs ([H, 1, n])."""
     block = block.expand(x.shape[0], -1, -1)  # one circuit may serve all heads
     if x.shape[1] < held.shape[1]:
         return held + x @ block

@@ -2,15 +2,15 @@
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nacre._util.checks import choice, require_tensor, whole
-from nacre.layer.synapses import CircuitWeights
-from nacre.native.activations import ACTIVATIONS
+from nacre._util.checks import choice, whole
+from nacre.layer.inputs import require_tensor
+from nacre.layer.synapses import CircuitWeights, WiredModule
 from nacre.wiring.wiring import GROUPS, Wiring
 
 
-class NCPCell(nn.Module):
+class NCPCell(WiredModule):
     """Neurons of a wiring, updated together.
 
     One step is x' = mask * act(x (W_rec * M_rec) + (u * w_in + b_in) (W_in * M_in) + b), read out as
@@ -18,14 +18,9 @@ class NCPCell(nn.Module):
     holds the input and steps from rest, which is how attention uses the circuit.
 
     Args:
-        wiring: Neurons and synapses.
         input_group: Group or groups that may receive input; None for all that the wiring connects.
         output_group: Group or groups that are read out.
         disabled: Groups that stay silent.
-        activation: Name of the neurons' nonlinearity.
-        bias: Whether neurons and maps have additive constants.
-        device: Where the parameters live.
-        dtype: Their type.
 
     Example:
         >>> wiring = backbone_wiring("ncp", inputs=8, units=20, sparsity=0.5, seed=1)
@@ -51,10 +46,7 @@ class NCPCell(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        choice("activation", activation, ACTIVATIONS)
-        self.wiring = wiring
-        self.activation = activation
+        super().__init__(wiring, activation)
         active = ~_members(wiring, "disabled", disabled)
         fed = active if input_group is None else active & _members(wiring, "input_group", input_group)
         outputs = np.flatnonzero(active & _members(wiring, "output_group", output_group))
@@ -63,46 +55,19 @@ class NCPCell(nn.Module):
             raise ValueError(f"output_group {output_group!r} has no active neuron in {wiring}")
         if not feeds.any():
             raise ValueError(f"no input reaches input_group {input_group!r} in {wiring}")
-        self.weights = CircuitWeights(
-            feeds,
-            wiring.adjacency * np.outer(active, active),
-            active,
-            len(outputs),
-            bias=bias,
-            device=device,
-            dtype=dtype,
-        )
+        synapses = wiring.adjacency * np.outer(active, active)
+        self.weights = CircuitWeights(feeds, synapses, active, len(outputs), bias=bias, device=device, dtype=dtype)
         self.register_buffer("active", torch.as_tensor(active, device=device), persistent=False)
         self.register_buffer("outputs", torch.as_tensor(outputs, device=device), persistent=False)
 
-    def reset_parameters(self) -> None:
-        """Draw new weights from torch's global generator."""
-        self.weights.reset_parameters()
-
     def forward(self, u: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """One step.
-
-        Args:
-            u: [..., I] input.
-            state: [..., N] state of the step before; None for rest (all zero).
-
-        Returns:
-            Output [..., n_out] and new state [..., N].
-        """
+        """One step: input [..., I] and state [..., N] (None: rest) -> output [..., n_out] and new state."""
         if state is not None:
             require_tensor("state", state, last=self.wiring.num_neurons)
         return self._run(u, state, 1)
 
     def settle(self, u: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Hold the input and step from rest.
-
-        Args:
-            u: [..., I] input.
-            steps: Number of steps, at least 1.
-
-        Returns:
-            Output [..., n_out] and state [..., N] after the last step.
-        """
+        """Hold the input [..., I] and step from rest: last output [..., n_out] and state [..., N]."""
         return self._run(u, None, whole("steps", steps, 1))
 
     def _run(self, u: Tensor, state: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:
@@ -112,7 +77,7 @@ class NCPCell(nn.Module):
         recurrent = self.weights.recurrent()[0]
         x = torch.zeros_like(drive) if state is None else state
         for _ in range(steps):
-            x = ACTIVATIONS[self.activation](x @ recurrent + drive) * self.active
+            x = self.act(x @ recurrent + drive) * self.active
         return self.weights.read(x.index_select(-1, self.outputs).unsqueeze(0)).squeeze(0), x
 
 

@@ -1,9 +1,9 @@
-"""Everything that defines a NAC layer, checked once."""
+"""The options of a NAC layer, checked once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, TypedDict
@@ -33,18 +33,23 @@ class Selection(StrEnum):
 
 
 class Match(StrEnum):
-    """What a query and a key say to the content target directly, beside the circuit."""
+    """What acts on the content target directly, beside the circuit."""
 
     NONE = "none"
     """Nothing: the paper's layer, whose choice of keys no gradient reaches."""
     CONTENT = "content"
-    """How alike they are."""
+    """How alike query and key are."""
     BOTH = "both"
-    """How alike they are, and how well the time between them fits what the query looks for."""
+    """How alike they are, and whether the time between them is what the query looks for."""
+
+
+_INTEGERS = {"d_model": 2, "num_heads": 1, "euler_steps": 1, "seed": 0}  # and the least value of each
+_INTEGERS_OR_NONE = {"d_input": 1, "top_k": 1, "block_size": 1, "reach": 1, "settle_steps": 1, "backbone_units": 5}
+_CHOICES = {"mode": Mode, "phi": Phi, "selection": Selection, "match": Match, "activation": ACTIVATIONS}
 
 
 class RareOptions(TypedDict, total=False):
-    """Options of `NAC` that most people leave alone; see `NACConfig` for their meaning."""
+    """Rarely used options of `NAC`; see `NACConfig` for their meaning."""
 
     phi: str
     selection: str
@@ -66,19 +71,9 @@ class RareOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class NACConfig:
-    """All options of a `NAC` layer.
+    """All options of a `NAC` layer; those from `d_model` to `dropout` are explained there.
 
     Attributes:
-        d_model: Width of the output, at least 2 and a multiple of `num_heads`.
-        num_heads: Number of heads.
-        d_input: Width of the inputs; None for `d_model`.
-        top_k: Keys a query attends to; None for all.
-        mode: "exact", "euler" or "steady" solution of the logit's equation.
-        sparsity: Nominal share of synapses left out, 0 to 0.95; see `Wiring.density` for what it became.
-        wiring: "ncp", "random", "dense", "mlp", or the backbone's own wiring with 2 * d_model / num_heads
-            inputs and 2 motor neurons (a `Wiring` or one of `ncps`; sensory gates are then "ncp").
-        causal: Whether a query sees only keys up to itself.
-        dropout: Share of attention weights dropped in training.
         phi: Range of the content target: "sigmoid", "tanh" or "linear".
         selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours) or "exact" (compares all).
         block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)).
@@ -86,7 +81,7 @@ class NACConfig:
             `top_k` keys, as in the paper.
         match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or
             "both" (content and elapsed time). Keys are then chosen by their strength, which learns.
-        gain: Strength at which these synapses start, > 0.
+        gain: Initial strength of these synapses, > 0.
         euler_steps: Least number of steps of mode "euler".
         settle_steps: Steps in which the backbone settles; None for max(4, what the wiring needs).
         activation: Nonlinearity of all neurons.
@@ -127,19 +122,30 @@ class NACConfig:
 
     def __post_init__(self) -> None:
         """Check every option, and how they fit together."""
-        whole("d_model", self.d_model, 2)
-        whole("num_heads", self.num_heads, 1)
+        for name, least in _INTEGERS.items():
+            whole(name, getattr(self, name), least)
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model}, num_heads={self.num_heads}"
             )
-        for name, check in _CHECKS.items():
-            check(name, getattr(self, name))
-        if not isinstance(self.wiring, str):
+        for name, least in _INTEGERS_OR_NONE.items():
+            if (value := getattr(self, name)) is not None:
+                whole(name, value, least)
+        for name, allowed in _CHOICES.items():
+            choice(name, getattr(self, name), allowed)
+        for name in ("causal", "integrate", "share_backbone", "bias"):
+            flag(name, getattr(self, name))
+        real("sparsity", self.sparsity, 0.0, MAX_SPARSITY)
+        real("dropout", self.dropout, 0.0, 1.0)
+        for name in ("gain", "omega_min", "time_scale"):
+            real(name, getattr(self, name), 0.0, math.inf, open_low=True)
+        if isinstance(self.wiring, str):
+            choice("wiring", self.wiring, WiringKind)
+        else:
             self._adopt_wiring()
 
     def _adopt_wiring(self) -> None:
-        """Read a wiring of the user's, and check that it fits a pair of this layer."""
+        """Convert a wiring that the user gave, and check that it fits the layer."""
         inputs = 2 * self.d_head
         wiring = self.wiring
         if not isinstance(wiring, Wiring):
@@ -175,7 +181,7 @@ class NACConfig:
 
     @property
     def uses_time_gate(self) -> bool:
-        """Steady logits without integration never look at t."""
+        """Whether the layer has a time gate: steady logits without integration never use t."""
         return self.integrate or self.mode != Mode.STEADY
 
     def to_dict(self) -> dict[str, Any]:
@@ -199,46 +205,8 @@ class NACConfig:
         return cls(**values)
 
 
-def _wiring(name: str, value: object) -> None:
-    if isinstance(value, str):
-        choice(name, value, WiringKind)
-
-
-def _optional(name: str, value: object, at_least: int = 1) -> None:
-    if value is not None:
-        whole(name, value, at_least)
-
-
-# d_model and num_heads are checked first, because other checks use them.
-_CHECKS: dict[str, Callable[[str, Any], object]] = {
-    "d_input": _optional,
-    "top_k": _optional,
-    "mode": lambda n, v: choice(n, v, Mode),
-    "sparsity": lambda n, v: real(n, v, 0.0, MAX_SPARSITY),
-    "wiring": _wiring,
-    "causal": flag,
-    "dropout": lambda n, v: real(n, v, 0.0, 1.0),
-    "phi": lambda n, v: choice(n, v, Phi),
-    "selection": lambda n, v: choice(n, v, Selection),
-    "block_size": _optional,
-    "reach": _optional,
-    "match": lambda n, v: choice(n, v, Match),
-    "gain": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
-    "euler_steps": lambda n, v: whole(n, v, 1),
-    "settle_steps": _optional,
-    "activation": lambda n, v: choice(n, v, ACTIVATIONS),
-    "omega_min": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
-    "integrate": flag,
-    "share_backbone": flag,
-    "backbone_units": lambda n, v: _optional(n, v, 5),
-    "time_scale": lambda n, v: real(n, v, 0.0, math.inf, open_low=True),
-    "seed": lambda n, v: whole(n, v, 0),
-    "bias": flag,
-}
-
-
 def refuse_unknown(options: Mapping[str, object]) -> None:
-    """Refuse keywords of `NAC` that no option has."""
+    """Refuse keywords of `NAC` that are no option."""
     known = list(RareOptions.__annotations__)
     for name in options:
         if name not in known:

@@ -1,4 +1,4 @@
-"""The logit's differential equation da/dt = -omega a + phi: its solutions, sensitivities and bounds."""
+"""The differential equation of a logit, da/dt = -omega a + phi: solutions, sensitivities and bounds."""
 
 from enum import StrEnum
 
@@ -18,7 +18,7 @@ class Mode(StrEnum):
     EXACT = "exact"
     """Closed form of the solution at time t (the paper's Exact mode)."""
     EULER = "euler"
-    """Explicit Euler to the same time t, with as many steps as stability asks for."""
+    """Explicit Euler to the same time t, with as many steps as stability needs."""
     STEADY = "steady"
     """The limit phi / omega, whatever t is."""
 
@@ -39,12 +39,8 @@ def solve_logits(
         omega: Decay rate, > 0, broadcastable.
         t: Time, >= 0, broadcastable.
         mode: "exact", "euler" or "steady".
-        a0: Start, default 0. Steady logits forget it.
-        euler_steps: Euler steps at least; more are taken where omega * t asks for it, so that no step
-            overshoots (omega * t / steps <= 1).
-
-    Returns:
-        Logits in the broadcast shape.
+        a0: Initial value, default 0. Steady logits do not depend on it.
+        euler_steps: Least number of Euler steps; there are more where one would overshoot (omega * t / steps > 1).
 
     Example:
         >>> one = torch.ones(())
@@ -93,11 +89,10 @@ def time_gate(t_a: Tensor, t_b: Tensor, t_sample: Tensor | float) -> Tensor:
 
 
 def logit_sensitivities(phi: Tensor, omega: Tensor, t: Tensor, a0: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    """Derivatives of the exact logit by phi and by omega, in closed form.
+    """Derivatives of the exact logit by phi and by omega, accurate also for small omega * t.
 
     d a / d phi = (1 - e^(-omega t)) / omega and
-    d a / d omega = -phi / omega^2 (1 - e^(-omega t)) - (a0 - phi / omega) t e^(-omega t),
-    both written so that they stay accurate for small omega * t.
+    d a / d omega = -phi / omega^2 (1 - e^(-omega t)) - (a0 - phi / omega) t e^(-omega t).
     """
     z = omega * t
     by_phi = t * _gain(z)
@@ -120,12 +115,8 @@ def _gain_slope(z: Tensor) -> Tensor:
 def state_bounds(phi: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
     """Interval that a logit starting inside it never leaves (the paper's state-stability theorem).
 
-    Args:
-        phi: [..., M] content targets of the M connections of one logit.
-        omega: [..., M] their decay rates, > 0.
-
-    Returns:
-        Lower and upper bound [...]: min(0, min phi/omega) and max(0, max phi/omega).
+    For phi and omega [..., M] of the M connections of one logit, the bounds [...] are min(0, min phi/omega) and
+    max(0, max phi/omega).
     """
     rest = phi / omega
     return rest.amin(-1).clamp(max=0), rest.amax(-1).clamp(min=0)
@@ -153,8 +144,8 @@ def frozen_error_bound(
 ) -> Tensor:
     """Bound on the error of freezing gates that change at most at rates l_phi and l_omega.
 
-    (L_phi + C L_omega) / L_omega (e^(L_omega t^2 / 2) - 1) with C = |a0| + |phi0| / omega0; for L_omega -> 0 it
-    tends to L_phi t^2 / 2.
+    (L_phi + C L_omega) / L_omega (e^(L_omega t^2 / 2) - 1) with C = |a0| + |phi0| / omega0; its limit for
+    L_omega -> 0 is L_phi t^2 / 2.
     """
     start = torch.as_tensor(a0, dtype=phi0.dtype, device=phi0.device).abs() + phi0.abs() / omega0
     half = t * t / 2

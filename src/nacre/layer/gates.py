@@ -1,26 +1,21 @@
-"""`TimeGateHeads`: how a query-key pair sets its internal clock."""
+"""`TimeGateHeads`: the parameters of the internal time of query-key pairs."""
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
+
+from nacre.layer.synapses import Factory
 
 
 class TimeGateHeads(nn.Module):
     """Affine maps of a pair to (t_a, t_b), one for each head, split into the query's and the key's share."""
 
-    def __init__(
-        self,
-        heads: int,
-        d_head: int,
-        *,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, heads: int, d_head: int, *, bias: bool = True, **factory: Unpack[Factory]) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(heads, 2 * d_head, 2, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.empty(heads, 2, device=device, dtype=dtype)) if bias else None
+        self.weight = nn.Parameter(torch.empty(heads, 2 * d_head, 2, **factory))
+        self.bias = nn.Parameter(torch.empty(heads, 2, **factory)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -1,11 +1,89 @@
-"""What comes into a NAC layer, checked, and with padding blanked out before anything is computed from it."""
+"""Inputs of a layer: checked, with padding blanked before anything is computed, and packed without it."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from nacre._util.checks import padding_mask, sequence, time_stamps
 from nacre.layer.config import NACConfig
+
+
+def require_tensor(name: str, value: object, *, last: int) -> Tensor:
+    """Refuse what is not a floating-point tensor whose last dimension is `last`."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {value.dtype}; use {name}.float()")
+    if value.dim() == 0 or value.shape[-1] != last:
+        raise ValueError(f"{name} must have {last} numbers in its last dimension, got shape {tuple(value.shape)}")
+    return value
+
+
+def sequence(name: str, value: object, width: int, weight: Tensor) -> Tensor:
+    """Refuse what is not a non-empty [batch, time, width] tensor of the layer's dtype."""
+    if isinstance(value, Tensor) and value.dim() != 3:
+        raise ValueError(
+            f"{name} must have shape [batch, time, {width}], got {tuple(value.shape)}; "
+            f"use {name}.unsqueeze(0) for a single sequence"
+        )
+    tensor = require_tensor(name, value, last=width)
+    if 0 in tensor.shape:
+        raise ValueError(f"{name} must have at least one row and one step, got shape {tuple(tensor.shape)}")
+    same_dtype(name, tensor, weight)
+    return tensor
+
+
+def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
+    """Refuse a tensor that the layer's weights cannot multiply."""
+    if value.dtype != weight.dtype and not torch.is_autocast_enabled(value.device.type):
+        raise TypeError(
+            f"{name} has dtype {value.dtype} but the layer's weights are {weight.dtype}; "
+            f"convert one of them, for example {name}.to({weight.dtype})"
+        )
+
+
+def padding_mask(name: str, value: object, shape: tuple[int, int]) -> Tensor:
+    """Refuse what is not a bool tensor of shape [batch, time]."""
+    if not isinstance(value, Tensor) or value.dtype != torch.bool:
+        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{name} must be a bool tensor with True at padding, got {got}")
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} (batch, time), got {tuple(value.shape)}")
+    return value
+
+
+def time_stamps(name: str, value: object, shape: tuple[int, int]) -> Tensor:
+    """Refuse what is not a real tensor of shape [batch, time]."""
+    if not isinstance(value, Tensor) or value.dtype == torch.bool or value.is_complex():
+        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{name} must be a tensor of real time stamps, got {got}")
+    if value.shape != shape:
+        raise ValueError(
+            f"{name} must have shape {shape} (batch, time), one stamp for each step, got {tuple(value.shape)}"
+        )
+    return value
+
+
+def ascending(name: str, value: Tensor, padding: Tensor | None) -> None:
+    """Refuse stamps [batch, time] that are not finite, or that go back from one valid step to the next."""
+    if torch.compiler.is_compiling():  # a check of values would break the graph
+        return
+    valid = torch.ones_like(value, dtype=torch.bool) if padding is None else ~padding
+    lost = ~value.isfinite() & valid
+    if lost.any():
+        row, step = lost.nonzero()[0].tolist()
+        raise ValueError(f"{name} must be finite, got {value[row, step].item()} at row {row}, step {step}")
+    latest = value.masked_fill(~valid, -torch.inf).cummax(1).values
+    back = (value < latest) & valid
+    if back.any():
+        row, step = back.nonzero()[0].tolist()
+        raise ValueError(
+            f"{name} must not go back within a row, got {value[row, step].item()} after "
+            f"{latest[row, step].item()} at row {row}, step {step}; sort the steps of each row by time, and mark "
+            "padding in key_padding_mask"
+        )
 
 
 @dataclass(frozen=True)
@@ -28,9 +106,9 @@ def prepare(
     value: Tensor | None,
     time: Tensor | None,
     key_time: Tensor | None,
-    key_padding_mask: Tensor | None,
+    mask: Tensor | None,
 ) -> Inputs:
-    """Check the arguments of `NAC.forward` and blank out padding.
+    """Check the arguments of `NAC.forward` and blank padding.
 
     Masking comes before any projection: applied later, NaN in padding would reach the gradients.
     """
@@ -38,29 +116,27 @@ def prepare(
     if (key is None) != (value is None):
         raise ValueError("cross attention needs both key and value; give both, or neither for self attention")
     if key is None or value is None:
-        return _prepare_self(query, time, key_time, key_padding_mask)
+        if key_time is not None:
+            raise ValueError("key_time belongs to cross attention; in self attention give time alone")
+        query, stamps = blank_padding(query, time, mask)
+        return Inputs(query, query, query, None if stamps is None else (stamps, stamps), mask, mask)
     _check_cross(config, weight, query, key, value)
-    pair = _cross_stamps(query, key, time, key_time)
-    if key_padding_mask is None:
-        return Inputs(query, key, value, pair, None, None)
-    mask = padding_mask("key_padding_mask", key_padding_mask, (key.shape[0], key.shape[1]))
-    key, value = (x.masked_fill(mask.unsqueeze(-1), 0) for x in (key, value))
-    if pair is not None:
-        pair = (pair[0], pair[1].masked_fill(mask, 0))
-    return Inputs(query, key, value, pair, mask, None)
+    if (time is None) != (key_time is None):
+        given, missing = ("key_time", "time") if time is None else ("time", "key_time")
+        raise ValueError(f"cross attention with {given} needs {missing} too: both sides must have stamps")
+    if time is not None:
+        time = time_stamps("time", time, (query.shape[0], query.shape[1])).double()
+    key, key_time = blank_padding(key, key_time, mask, "key_time")
+    value, _ = blank_padding(value, None, mask)
+    return Inputs(query, key, value, None if time is None or key_time is None else (time, key_time), mask, None)
 
 
-def _prepare_self(query: Tensor, time: Tensor | None, key_time: Tensor | None, mask: Tensor | None) -> Inputs:
-    if key_time is not None:
-        raise ValueError("key_time belongs to cross attention; in self attention give time alone")
-    query, stamps = blank_padding(query, time, mask)
-    return Inputs(query, query, query, None if stamps is None else (stamps, stamps), mask, mask)
-
-
-def blank_padding(x: Tensor, time: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def blank_padding(
+    x: Tensor, time: Tensor | None, mask: Tensor | None, name: str = "time"
+) -> tuple[Tensor, Tensor | None]:
     """Check stamps [B, T] and padding mask [B, T] of x [B, T, ...]; x and float64 stamps with zeros at padding."""
     shape = (x.shape[0], x.shape[1])
-    stamps = None if time is None else time_stamps("time", time, shape).double()
+    stamps = None if time is None else time_stamps(name, time, shape).double()
     if mask is None:
         return x, stamps
     padding_mask("key_padding_mask", mask, shape)
@@ -82,15 +158,38 @@ def _check_cross(config: NACConfig, weight: Tensor, query: Tensor, key: Tensor, 
         )
 
 
-def _cross_stamps(
-    query: Tensor, key: Tensor, time: Tensor | None, key_time: Tensor | None
-) -> tuple[Tensor, Tensor] | None:
-    if time is None and key_time is None:
-        return None
-    if time is None or key_time is None:
-        given, missing = ("key_time", "time") if time is None else ("time", "key_time")
-        raise ValueError(f"cross attention with {given} needs {missing} too: both sides must have stamps")
-    return (
-        time_stamps("time", time, (query.shape[0], query.shape[1])).double(),
-        time_stamps("key_time", key_time, (key.shape[0], key.shape[1])).double(),
-    )
+@dataclass(frozen=True)
+class Packing:
+    """Which tokens of sequences [B, T] are kept when padding is left out."""
+
+    batch: int  # B
+    length: int  # T
+    rows: Tensor | None = None  # [N] places of the tokens in B * T, ascending; None where all are kept
+
+    @classmethod
+    def of(cls, x: Tensor, padding: Tensor | None = None) -> Packing:
+        """The packing of x [B, T, ...] without padding [B, T]; where all is padding, all is kept."""
+        batch, length = x.shape[:2]
+        if padding is None:
+            return cls(batch, length)
+        rows = (~padding).flatten().nonzero().squeeze(1)
+        return cls(batch, length, rows if 0 < len(rows) < batch * length else None)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """[B, T, ...] -> [N, ...]."""
+        x = x.flatten(0, 1)
+        return x if self.rows is None else x.index_select(0, self.rows)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """[N, W] -> [B, T, W], zero at padding."""
+        if self.rows is not None:
+            x = x.new_zeros(self.batch * self.length, x.shape[1]).index_copy(0, self.rows, x)
+        return x.view(self.batch, self.length, x.shape[1])
+
+    def number(self, places: Tensor) -> Tensor:
+        """Places in B * T -> places among the N tokens, 0 for padding."""
+        if self.rows is None:
+            return places
+        numbers = places.new_zeros(self.batch * self.length)
+        numbers[self.rows] = torch.arange(len(self.rows), device=places.device)
+        return numbers[places]

@@ -1,41 +1,34 @@
-"""`MatchSynapse`: what lets a layer learn which keys to choose.
+"""`MatchSynapse`: a layer learns which keys to choose.
 
-The paper chooses keys by q · k and then computes logits from the circuit alone, so that no gradient ever reaches
-the choice. Here the number by which keys are chosen also drives the content target phi:
+The paper chooses keys by q · k and then computes logits from the circuit alone, so no gradient ever reaches the
+choice. Here the score by which keys are chosen also drives the content target phi:
 
     match = gain <q, k> / (|q| |k|)  +  time gain <r(q), e(t_query - t_key)>,
 
 where e(s) holds cosine and sine of s at fixed periods, and r(q), of length at most 1, says which elapsed times the
-query looks for. Both are products of a vector of the query with a vector of the key, so every search that works
-for q · k works for the match.
+query looks for. Both are products of a vector of the query with a vector of the key, so every search for
+the largest q · k also finds the largest match.
 """
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from nacre.layer.config import Match
 from nacre.layer.dynamics import wide
+from nacre.layer.synapses import Factory
 
 _RHYTHMS = 6  # periods, each twice the one before
-# In units of time. Shorter periods look sharp on the few keys that were chosen, but are blind to those one period
-# away: with 2 in place of 8, most heads unlearned to choose what is near (docs/nac-plus.md).
+# In units of time. Shorter periods separate the few keys that were chosen, but cannot tell keys one period apart:
+# with 2 in place of 8, most heads unlearned to choose near keys (docs/nac-plus.md).
 _SHORTEST = 8.0
 _TINY = 1e-6  # squared length below which a vector fades instead of being scaled to length 1
 
 
 class MatchSynapse(nn.Module):
     """Vectors whose product is the match of a query and a key, for each head.
-
-    Args:
-        heads: Number of heads.
-        d_head: Width of a head.
-        kind: "content" or "both".
-        gain: Start of the gains.
-        bias: Whether the rhythm a query looks for has an additive constant.
-        device: Where the parameters live.
-        dtype: Their type.
 
     Example:
         >>> synapse = MatchSynapse(heads=2, d_head=4, gain=5.0)
@@ -49,25 +42,24 @@ class MatchSynapse(nn.Module):
         self,
         heads: int,
         d_head: int,
-        kind: str = "both",
-        gain: float = 8.0,
+        kind: str = "both",  # or "content"
+        gain: float = 8.0,  # initial value
         *,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        bias: bool = True,  # whether the rhythm a query looks for has an additive constant
+        **factory: Unpack[Factory],
     ) -> None:
         super().__init__()
         self.start = gain
         timed = kind == Match.BOTH
         self.width = d_head + 2 * _RHYTHMS if timed else d_head
-        # Logarithms, so that gains stay positive: the best match must stay the best.
-        self.log_gain = nn.Parameter(torch.empty(1 + timed, heads, device=device, dtype=dtype))
+        # Logarithms keep the gains positive: the best match must stay the best.
+        self.log_gain = nn.Parameter(torch.empty(1 + timed, heads, **factory))
         self.rhythm_weight = self.rhythm_bias = None
         if timed:
             shape = (heads, d_head, 2 * _RHYTHMS)
-            self.rhythm_weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            self.rhythm_weight = nn.Parameter(torch.empty(shape, **factory))
             if bias:
-                self.rhythm_bias = nn.Parameter(torch.empty(heads, 1, shape[2], device=device, dtype=dtype))
+                self.rhythm_bias = nn.Parameter(torch.empty(heads, 1, shape[2], **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -85,15 +77,7 @@ class MatchSynapse(nn.Module):
         return wide(self.log_gain).exp()
 
     def asked(self, query: Tensor, stamp: Tensor | None) -> Tensor:
-        """What queries look for.
-
-        Args:
-            query: [R, H, D].
-            stamp: [R] float64, in units of time since some origin; None: 1.
-
-        Returns:
-            [R, H, E].
-        """
+        """What queries [R, H, D] with stamps [R] (float64, in units of time; None: 1) look for: [R, H, E]."""
         content = self.gain[0].unsqueeze(-1) * _unit(wide(query))
         if self.rhythm_weight is None:
             return content
@@ -101,11 +85,11 @@ class MatchSynapse(nn.Module):
         if self.rhythm_bias is not None:
             wanted = wanted + self.rhythm_bias
         cosine, sine = wide(wanted).transpose(0, 1).chunk(2, -1)  # [R, H, F]
-        # Without any weight a query looks for what is near in time, where all cosines are 1.
+        # With zero weights a query looks for near keys, where all cosines are 1.
         cosine, sine = _unit(torch.cat([cosine + 1, sine], -1)).chunk(2, -1)
         phases = _phases(query, 1 if stamp is None else stamp)
         cos_now, sin_now = (x.unsqueeze(1) for x in phases)  # [R or 1, 1, F]
-        # cos(a - b) and sin(a - b) written as products of what belongs to a and what belongs to b.
+        # cos(a - b) and sin(a - b) as products of a part of a and a part of b.
         turned = torch.cat([cosine * cos_now + sine * sin_now, cosine * sin_now - sine * cos_now], -1)
         return torch.cat([content, self.gain[1].unsqueeze(-1) * turned], -1)
 
@@ -135,7 +119,7 @@ def _phases(like: Tensor, stamp: Tensor | int) -> tuple[Tensor, Tensor]:
     """Cosine and sine of stamps [R] at each period: [R, F], [1, F] of a number."""
     stamp = torch.as_tensor(stamp, dtype=torch.float64, device=like.device).reshape(-1, 1)
     turns = stamp / (_SHORTEST * 2.0 ** torch.arange(_RHYTHMS, dtype=torch.float64, device=like.device))
-    # Whole turns are taken off in float64, where they are exact; single precision is enough for the rest.
+    # Whole turns are subtracted in float64, exactly; single precision is enough for the rest.
     angle = (2 * math.pi * (turns - turns.floor())).to(torch.promote_types(like.dtype, torch.float32))
     return angle.cos(), angle.sin()
 

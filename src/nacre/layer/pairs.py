@@ -1,26 +1,26 @@
 """From selected query-key pairs to attended values, in chunks of queries.
 
-Rows of all sequences of a batch lie one behind the other (R = B * T query rows, B * S key rows), heads first.
+Rows of all sequences of a batch are concatenated (R = B * T query rows, B * S key rows), heads first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nacre.layer.backbone import WiredBackbone
+from nacre.layer.backbone import NeuronStates, WiredBackbone
 from nacre.layer.config import NACConfig, Phi
 from nacre.layer.dynamics import solve_logits, time_gate, wide
 from nacre.native import library
 from nacre.native.selected import dot_selected, mix_selected
 
 CHUNK_NUMBERS = 2**21  # of a chunk of pairs: 8 MB in float32, about what a core's caches hold
-_SCALARS = 16  # gates, logits and weights of a pair, and what lies between
+_SCALARS = 16  # gates, logits and weights of a pair, and intermediate results
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     Phi.SIGMOID: torch.sigmoid,
@@ -33,7 +33,7 @@ PHI: dict[str, Callable[[Tensor], Tensor]] = {
 class Tokens:
     """What the pair stage needs of each token, computed once."""
 
-    query_drive: Tensor  # [H, R, P] first synapses of the circuit
+    query_drive: Tensor  # [H, R, P] projected by the input synapses of the circuit
     key_drive: Tensor  # [H, S, P]
     value: Tensor  # [S, H, D]
     query_gate: Tensor | None  # [H, 2, R] share of t_a and of t_b
@@ -48,7 +48,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Gates:
-    """What each pair amounts to: all [H, R, K]."""
+    """Results for each pair: all [H, R, K]."""
 
     phi: Tensor
     omega: Tensor
@@ -58,16 +58,13 @@ class Gates:
     match: Tensor | None
 
     def rows(self, some: slice) -> Gates:
-        """Those of some rows."""
+        """The gates of some rows."""
         return Gates(*(None if x is None else x[:, some] for x in vars(self).values()))  # pyright: ignore[reportArgumentType]
 
 
-class Watch(Protocol):
-    """Is told of all pairs of some query rows, from the pass that attends and not from a second one."""
-
-    def __call__(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
-        """Gates [H, C, K] of these rows, and the last states of their neurons: ids -> [H, C * K or 1, ids]."""
-        ...
+# A hook that gets all pairs of some query rows, from the pass that attends and not from a second one: the rows,
+# their gates [H, C, K], and the last states of their neurons.
+Watch = Callable[[slice, Gates, NeuronStates], None]
 
 
 def attend(
@@ -75,15 +72,23 @@ def attend(
 ) -> Tensor:
     """Attended values [R, H, D], in chunks of queries so that memory stays flat.
 
-    Where the compiled kernels run, they settle the circuits of all pairs and keep no neuron; only what lies
-    between is chunked, and computed again in the backward pass. Otherwise each chunk does all of it. A compiled or
-    exported program takes all rows at once: a loop over chunks would tie it to one length. Whoever watches sees
-    what is computed here, and changes no bit of it.
+    The compiled kernels settle the circuits of all pairs and store no neuron; only the gates are chunked, and
+    recomputed in the backward pass. Without kernels each chunk does all of it. A compiled or exported program
+    takes all rows at once: a loop over chunks would tie it to one length. A watch changes no bit of the result.
     """
     heads, rows, columns = tokens.index.shape
     everything = slice(None)
+
+    def attend_rows(some: slice) -> Tensor:
+        """Attended values of some query rows in PyTorch."""
+        motor, neurons = settle_rows(tokens, wired, some)
+        gates = pair_gates(tokens, motor, config, some)
+        if watch is not None:
+            watch(some, gates, neurons)
+        return mix(shares(gates, config, dropout), tokens.value, tokens.index[:, some])
+
     if torch.compiler.is_compiling():
-        return _attend_rows(tokens, wired, config, dropout, everything, watch)
+        return attend_rows(everything)
     motor = None
     if watch is None:
         motor = wired.settle_selected(tokens.query_drive, tokens.key_drive, tokens.index)
@@ -91,39 +96,31 @@ def attend(
         return mix(share, tokens.value, tokens.index)
     if motor is None:
         spans = _spans(rows, _chunk_rows(heads, columns, len(wired.backbone.projected)))
-        parts = _in_turn(
-            lambda some: _attend_rows(tokens, wired, config, dropout, some, watch),
-            spans,
-            dropout,
-            again=watch is None,  # nobody is told twice
-        )
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+        return _in_turn(attend_rows, spans, 0, dropout, recompute=watch is None)  # a watch sees each row once
     # Split, not sliced: the gradient of a slice is as large as the whole.
     chunk = _chunk_rows(heads, columns, _SCALARS)
-    gate = pair_time_gates(tokens, everything)
+    gate, match = pair_time_gates(tokens, everything), pair_match(tokens, everything)
     motors = motor.split(chunk, 2)
     gates = [None] * len(motors) if gate is None else gate.split(chunk, 2)
-    match = pair_match(tokens, everything)
     matches = [None] * len(motors) if match is None else match.split(chunk, 1)
 
-    def part(i: int) -> Tensor:
+    def share_rows(i: int) -> Tensor:
         some = slice(i * chunk, (i + 1) * chunk)
         elapsed = pair_elapsed(tokens, config, some, motor.dtype)
-        # One behind the other in memory, on which the last bits of PyTorch's functions depend.
+        # Contiguous: the last bits of PyTorch's functions depend on the memory layout.
         gate, match = (None if x is None else x.contiguous() for x in (gates[i], matches[i]))
         solved = solve_gates(motors[i].contiguous(), gate, elapsed, tokens.valid[:, some], config, match)
         return shares(solved, config, dropout)
 
-    parts = _in_turn(part, range(len(motors)), dropout)
-    return mix(torch.cat(parts, 1) if len(parts) > 1 else parts[0], tokens.value, tokens.index)
+    return mix(_in_turn(share_rows, range(len(motors)), 1, dropout), tokens.value, tokens.index)
 
 
 def _watched_shares(
     tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, watch: Watch
 ) -> Tensor | None:
-    """What each value counts, [H, R, K], by the compiled kernel; None where it cannot run."""
+    """Factors of the values, [H, R, K], by the compiled kernel; None where it cannot run."""
     heads, rows, columns = tokens.index.shape
-    # The chunks of `attend`: the last bits of PyTorch's functions depend on where in memory a number lies.
+    # The same chunks as in `attend`: the last bits of PyTorch's functions depend on the memory layout.
     spans = _spans(rows, _chunk_rows(heads, columns, _SCALARS))
     size = _chunk_rows(heads, columns, len(wired.backbone.circuit_seen.program.kind))
     parts = []
@@ -141,7 +138,7 @@ def _watched_shares(
         for piece, states in zip(pieces, neurons, strict=True):
             watch(slice(some.start + piece.start, some.start + piece.stop), gates.rows(piece), states)
         parts.append(shares(gates, config, dropout))
-    return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+    return _join(parts, 1)
 
 
 def _chunk_rows(heads: int, columns: int, width: int) -> int:
@@ -155,26 +152,20 @@ def _spans(rows: int, size: int) -> list[slice]:
 
 
 def _in_turn(
-    part: Callable[[Any], Tensor], pieces: Sequence[Any], dropout: float, *, again: bool = True
-) -> list[Tensor]:
-    """Parts one after the other; several of them are computed again in the backward pass instead of kept."""
-    if len(pieces) == 1 or not again or not torch.is_grad_enabled():
-        return [part(piece) for piece in pieces]
-    return [checkpoint(part, x, use_reentrant=False, preserve_rng_state=dropout > 0) for x in pieces]
-
-
-def _attend_rows(
-    tokens: Tokens, wired: WiredBackbone, config: NACConfig, dropout: float, rows: slice, watch: Watch | None
+    part: Callable[[Any], Tensor], pieces: Sequence[Any], dim: int, dropout: float, *, recompute: bool = True
 ) -> Tensor:
-    """Attended values of some query rows in PyTorch."""
-    motor, neurons = settle_rows(tokens, wired, rows)
-    gates = pair_gates(tokens, motor, config, rows)
-    if watch is not None:
-        watch(rows, gates, neurons)
-    return mix(shares(gates, config, dropout), tokens.value, tokens.index[:, rows])
+    """Parts of all pieces, joined; several parts are recomputed in the backward pass instead of stored."""
+    if len(pieces) == 1 or not recompute or not torch.is_grad_enabled():
+        return _join([part(piece) for piece in pieces], dim)
+    keep = dropout > 0
+    return _join([checkpoint(part, x, use_reentrant=False, preserve_rng_state=keep) for x in pieces], dim)
 
 
-def settle_rows(tokens: Tokens, wired: WiredBackbone, rows: slice) -> tuple[Tensor, dict[tuple[int, ...], Tensor]]:
+def _join(parts: list[Tensor], dim: int) -> Tensor:
+    return torch.cat(parts, dim) if len(parts) > 1 else parts[0]
+
+
+def settle_rows(tokens: Tokens, wired: WiredBackbone, rows: slice) -> tuple[Tensor, NeuronStates]:
     """Motor neurons [2, H, C, K] of some query rows in PyTorch, and the states from `WiredBackbone.settle`."""
     index = tokens.index[:, rows]
     drive = tokens.query_drive[:, rows, None] + _rows(tokens.key_drive, index)  # [H, C, K, P]
@@ -211,30 +202,21 @@ def pair_match(tokens: Tokens, rows: slice) -> Tensor | None:
 
 
 def pair_elapsed(tokens: Tokens, config: NACConfig, rows: slice, dtype: torch.dtype) -> Tensor | None:
-    """Elapsed time of some query rows, [H, C, K]; None where there are no stamps or nobody looks at them."""
+    """Elapsed time of some query rows, [H, C, K]; None without stamps or without a time gate."""
     if tokens.query_gate is None or tokens.query_stamp is None or tokens.key_stamp is None:
         return None
     return elapsed_time(tokens.query_stamp[rows, None], tokens.key_stamp[tokens.index[:, rows]], config, dtype)
 
 
 def solve_gates(
-    motor: Tensor,
-    gate: Tensor | None,
-    elapsed: Tensor | None,
-    valid: Tensor,
+    motor: Tensor,  # [2, H, C, K] of phi and omega
+    gate: Tensor | None,  # [H, 2, C, K] t_a and t_b; None where the layer has no time gate
+    elapsed: Tensor | None,  # [H, C, K] from `elapsed_time`; None: 1
+    valid: Tensor,  # [H, C, K] columns that hold a key
     config: NACConfig,
-    match: Tensor | None = None,
+    match: Tensor | None = None,  # [H, C, K] what the match synapses add to phi
 ) -> Gates:
-    """From motor neurons to attention weights.
-
-    Args:
-        motor: [2, H, C, K] of phi and omega.
-        gate: [H, 2, C, K] t_a and t_b, or None where the layer has no time gate.
-        elapsed: [H, C, K] from `elapsed_time`; None: 1.
-        valid: [H, C, K] columns that hold a key.
-        config: The layer's options.
-        match: [H, C, K] what the match synapses add to the content target.
-    """
+    """From motor neurons to attention weights."""
     motor = wide(motor)
     phi = PHI[config.phi](motor[0])
     if match is not None:
@@ -245,26 +227,20 @@ def solve_gates(
         gate = wide(gate)
         t = time_gate(gate[:, 0], gate[:, 1], 1.0 if elapsed is None else elapsed)
     logits = solve_logits(phi, omega, phi if t is None else t, config.mode, euler_steps=config.euler_steps)
-    # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them), and in all others it
-    # gives the same bits, a weight of exactly 0.
+    # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them); in all others the
+    # weight is exactly 0 either way.
     weights = logits.masked_fill(~valid, torch.finfo(logits.dtype).min).softmax(-1)
     return Gates(phi, omega, t, logits, weights, match)
 
 
 def shares(gates: Gates, config: NACConfig, dropout: float) -> Tensor:
-    """What each value counts, [H, C, K]: weights after dropout, times t where the layer integrates."""
+    """Factors of the values, [H, C, K]: weights after dropout, times t where the layer integrates."""
     share = nn.functional.dropout(gates.weights, dropout)
     return share * gates.t if config.integrate and gates.t is not None else share
 
 
 def mix(share: Tensor, value: Tensor, index: Tensor) -> Tensor:
-    """Sums of selected values [C, H, D].
-
-    Args:
-        share: [H, C, K] what each counts.
-        value: [S, H, D].
-        index: [H, C, K] selected rows of value.
-    """
+    """Sums [C, H, D] of values [S, H, D] at selected rows [H, C, K], weighted with share [H, C, K]."""
     share = share.to(value.dtype)
     if library.runs(share, value):
         return mix_selected(share, value, index)

@@ -1,4 +1,4 @@
-"""Which keys a query may attend to: Algorithm 2 of the paper with its defects mended, and exact top-K.
+"""Which keys a query attends to: Algorithm 2 of the paper with its defects mended, and exact top-K.
 
 All functions take queries [B, H, T, D] and keys [B, H, S, D] and return, for each query, the positions of its
 keys in ascending order and a mask of the columns that hold one: `(index, valid)`, both [B, H, T, K]. Columns
@@ -7,12 +7,14 @@ without a key hold index 0. Selection is not differentiable; padding and the fut
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nacre._util.checks import padding_mask, whole
+from nacre._util.checks import whole
 from nacre.layer.config import NACConfig, Selection
+from nacre.layer.inputs import padding_mask
 from nacre.native import library
 from nacre.native.selection import MOST_KEYS
 from nacre.native.selection import sqrt_search as native_search
@@ -42,15 +44,12 @@ def sqrt_topk(
     Args:
         q: [B, H, T, D] queries.
         k: [B, H, S, D] keys.
-        top_k: Number of columns K.
+        top_k: Number K of keys.
         key_padding_mask: [B, S] bool, True = padding: in no centroid, never selected.
         query_padding_mask: [B, T] bool, True = padding: these queries get no key.
         causal: Whether query i sees only keys up to i (needs T = S).
         block_size: Keys in a block; default floor(sqrt(S)).
         reach: Keys to compare with, in whole blocks; default as few blocks as hold K keys.
-
-    Returns:
-        index and valid, [B, H, T, K].
 
     Example:
         >>> index, valid = sqrt_topk(torch.randn(1, 2, 50, 8), torch.randn(1, 2, 50, 8), top_k=4)
@@ -58,7 +57,9 @@ def sqrt_topk(
         torch.Size([1, 2, 50, 4])
     """
     padding = _check_search(q, k, top_k, key_padding_mask, causal)
-    _check_sizes(block_size, reach)
+    for name, value in (("block_size", block_size), ("reach", reach)):
+        if value is not None:
+            whole(name, value, 1)
     shape = (q.shape[0], q.shape[2])
     if query_padding_mask is None:
         skip = torch.zeros(shape, dtype=torch.bool, device=q.device)
@@ -70,17 +71,9 @@ def sqrt_topk(
 
 @torch.no_grad()
 def exact_topk(
-    q: Tensor,
-    k: Tensor,
-    top_k: int,
-    *,
-    key_padding_mask: Tensor | None = None,
-    causal: bool = False,
+    q: Tensor, k: Tensor, top_k: int, *, key_padding_mask: Tensor | None = None, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Top-K keys among all: T x S scores, but only a chunk of queries at a time.
-
-    Args and result as for `sqrt_topk`.
-    """
+    """Top-K keys among all, a chunk of queries at a time. Arguments and result as for `sqrt_topk`."""
     padding = _check_search(q, k, top_k, key_padding_mask, causal)
     search = _exact_op if torch.compiler.is_compiling() else _exact_search
     return search(q, k, padding, top_k, causal)
@@ -104,33 +97,15 @@ def all_pairs(
 def choose_keys(
     config: NACConfig, q: Tensor, k: Tensor, padding: Tensor | None, skip: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Keys of each query by the layer's options; no gradient flows through the choice.
-
-    Args:
-        config: The layer's options.
-        q: [B, H, T, D] what queries are compared by.
-        k: [B, H, S, D] what keys are.
-        padding: [B, S] bool, keys that nobody gets.
-        skip: [B, T] bool, queries that need no key.
-
-    Returns:
-        index and valid, [B, H, T, K].
-    """
-    q, k, causal = q.detach(), k.detach(), config.causal
+    """Keys of each query by the layer's options, never padding [B, S]; none for queries to skip [B, T]."""
+    q, k = q.detach(), k.detach()
+    masks: dict[str, Any] = {"key_padding_mask": padding, "causal": config.causal}
     if config.top_k is None:
-        return all_pairs(q, k, key_padding_mask=padding, causal=causal)
+        return all_pairs(q, k, **masks)
     if config.selection == Selection.EXACT:
-        return exact_topk(q, k, config.top_k, key_padding_mask=padding, causal=causal)
-    return sqrt_topk(
-        q,
-        k,
-        config.top_k,
-        key_padding_mask=padding,
-        query_padding_mask=skip,
-        causal=causal,
-        block_size=config.block_size,
-        reach=config.reach,
-    )
+        return exact_topk(q, k, config.top_k, **masks)
+    masks["query_padding_mask"] = skip
+    return sqrt_topk(q, k, config.top_k, **masks, block_size=config.block_size, reach=config.reach)
 
 
 def _sqrt_search(
@@ -156,15 +131,16 @@ def _sqrt_search(
         _blocks_topk(q[:, :, i : i + chunk], k, cut, wanted, top_k, i if causal else None)
         for i in range(0, q.shape[2], chunk)
     ]
-    valid = torch.cat([p[1] for p in parts], 2) & ~skip[:, None, :, None]
-    return torch.cat([p[0] for p in parts], 2).where(valid, 0), valid
+    index, valid = (torch.cat(x, 2) for x in zip(*parts, strict=True))
+    valid = valid & ~skip[:, None, :, None]
+    return index.where(valid, 0), valid
 
 
 def _exact_search(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
     size = k.shape[2]
     position = torch.arange(size, device=k.device)
     chunk = max(1, _CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * size))
-    index, valid = [], []
+    parts = []
     for start in range(0, q.shape[2], chunk):
         part = q[:, :, start : start + chunk]
         usable = ~padding[:, None, None]
@@ -172,14 +148,13 @@ def _exact_search(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: boo
             row = torch.arange(start, start + part.shape[2], device=k.device)
             usable = usable & (position <= row[:, None])
         usable = usable.expand(*part.shape[:3], size)
-        chosen = best_columns(part @ k.transpose(-1, -2), usable, top_k)
-        index.append(chosen[0])
-        valid.append(chosen[1])
-    return torch.cat(index, 2), torch.cat(valid, 2)
+        parts.append(best_columns(part @ k.transpose(-1, -2), usable, top_k))
+    index, valid = (torch.cat(x, 2) for x in zip(*parts, strict=True))
+    return index, valid
 
 
-# Block and chunk sizes depend on the length in a way that no symbolic shape can follow, so a compiled or exported
-# program calls the search as one opaque operator, of which only the shape of the result is known beforehand.
+# No symbolic shape can follow how block and chunk sizes depend on the length, so a compiled or exported program
+# calls the search as one opaque operator with a known shape of the result.
 _sqrt_op = torch.library.custom_op(
     "nacre::sqrt_topk",
     _sqrt_search,
@@ -195,38 +170,22 @@ _exact_op = torch.library.custom_op(
 )
 
 
-@_sqrt_op.register_fake
-def _sqrt_shape(
-    q: Tensor, k: Tensor, skip: Tensor, padding: Tensor, top_k: int, *_: object
-) -> tuple[Tensor, Tensor]:
-    return _empty_result(q, top_k)
-
-
-@_exact_op.register_fake
-def _exact_shape(q: Tensor, k: Tensor, padding: Tensor, top_k: int, causal: bool) -> tuple[Tensor, Tensor]:
-    return _empty_result(q, top_k)
-
-
-def _check_sizes(block_size: int | None, reach: int | None) -> None:
-    """Refuse what is not positive."""
-    for name, value in (("block_size", block_size), ("reach", reach)):
-        if value is not None:
-            whole(name, value, 1)
-
-
-def blocks_to_search(top_k: int, block: int, reach: int | None) -> int:
-    """How many blocks of a size a query looks into: as many as hold K keys, or as many as it is to reach."""
-    return math.ceil(max(top_k, reach or 0) / block)
-
-
 def _empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """Index and valid of the right shape, for tracing."""
     shape = (*q.shape[:3], top_k)
     return q.new_empty(shape, dtype=torch.int64), q.new_empty(shape, dtype=torch.bool)
 
 
+_sqrt_op.register_fake(lambda q, k, skip, padding, top_k, *_: _empty_result(q, top_k))
+_exact_op.register_fake(lambda q, k, padding, top_k, causal: _empty_result(q, top_k))
+
+
+def blocks_to_search(top_k: int, block: int, reach: int | None) -> int:
+    """Number of blocks that a query searches: as many as hold K keys, or `reach` keys."""
+    return math.ceil(max(top_k, reach or 0) / block)
+
+
 def _check_search(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None, causal: bool) -> Tensor:
-    """Refuse bad arguments of a selection; the padding mask [B, S], made up where there is none."""
+    """Check the arguments of a selection; the padding mask [B, S], all False where none is given."""
     whole("top_k", top_k, 1)
     if q.dim() != 4 or k.dim() != 4 or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
         raise ValueError(
@@ -251,13 +210,11 @@ class _Blocks:
 
 
 def _edges(length: int, size: int, causal: bool) -> Tensor:
-    """First key of each block, and the end of the last: [n + 1].
-
-    Near-equal blocks, since a short last one would attract queries by chance. A causal query must not know how
-    long the sequence will become, so there blocks are counted from the start.
-    """
+    """First key of each block, and the end of the last: [n + 1]."""
     n = math.ceil(length / size)
     count = torch.arange(n + 1)
+    # Near-equal blocks: a short last one would attract queries by chance. A causal query must not know how long
+    # the sequence will become, so there blocks are counted from the start.
     return (count * size).clamp(max=length) if causal else count * length // n
 
 
@@ -317,7 +274,7 @@ def best_columns(scores: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, T
         columns = size - 1 - order[..., :take]
         found = allowed.gather(-1, columns)
     else:
-        # Faster: one integer that orders by score, then by column.
+        # Faster: integers that order by score, then by column.
         keys = _ordered_bits(scores) << 32 | torch.arange(size, device=scores.device)
         keys = keys.masked_fill_(~allowed, _LOWEST).topk(take, -1, sorted=False).values
         columns, found = keys & 0xFFFFFFFF, keys != _LOWEST

@@ -3,25 +3,16 @@
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import choice
 from nacre.layer.circuit import NCPCell
-from nacre.layer.synapses import CircuitWeights, pick
-from nacre.native.activations import ACTIVATIONS
+from nacre.layer.synapses import CircuitWeights, WiredModule, pick
 from nacre.wiring.wiring import Wiring
 
 
-class SensoryGate(nn.Module):
-    """Sensory neurons alone: one settle step of the circuit with all other groups disabled.
+class SensoryGate(WiredModule):
+    """The sensory neurons of a wiring alone: one settle step of the circuit with all other groups disabled.
 
     The sensory neurons have no synapses among themselves and start from rest, so the gate has no recurrence and
     no loop over time: y = act(u W + b) * w_out + b_out with the wiring's mask on W.
-
-    Args:
-        wiring: Its "sensory" group gives the output.
-        activation: Name of the neurons' nonlinearity.
-        bias: Whether neurons and maps have additive constants.
-        device: Where the parameters live.
-        dtype: Their type.
 
     Example:
         >>> gate = SensoryGate(sensory_wiring("ncp", inputs=7, d_model=64, sparsity=0.5, seed=1))
@@ -38,32 +29,20 @@ class SensoryGate(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        choice("activation", activation, ACTIVATIONS)
-        self.wiring = wiring
-        self.activation = activation
+        super().__init__(wiring, activation)
         self.outputs = wiring.group("sensory")
         self._pick = pick(self.outputs)
         wiring.steps_to(self.outputs)
         live = wiring.liveness(self.outputs, steps=1)
+        feeds, synapses = wiring.input_adjacency * live.input_synapses, wiring.adjacency * live.synapses
         self.weights = CircuitWeights(
-            wiring.input_adjacency * live.input_synapses,
-            wiring.adjacency * live.synapses,
-            live.neurons,
-            len(self.outputs),
-            bias=bias,
-            device=device,
-            dtype=dtype,
+            feeds, synapses, live.neurons, len(self.outputs), bias=bias, device=device, dtype=dtype
         )
-
-    def reset_parameters(self) -> None:
-        """Draw new weights from torch's global generator."""
-        self.weights.reset_parameters()
 
     def forward(self, u: Tensor) -> Tensor:
         """[..., I] -> [..., number of sensory neurons]."""
         weight, bias = (x[0, ..., self._pick] for x in self.weights.drive())
-        x = ACTIVATIONS[self.activation](nn.functional.linear(u, weight.T, bias))
+        x = self.act(nn.functional.linear(u, weight.T, bias))
         return self.weights.read(x.unsqueeze(0)).squeeze(0)
 
     def cell(self) -> NCPCell:

@@ -1,4 +1,4 @@
-"""The memory of a causal layer that runs one step at a time."""
+"""`StreamState`: the memory of a causal layer that runs step by step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nacre._util.checks import choice, require_tensor, same_dtype, whole
+from nacre._util.checks import choice, whole
 from nacre.layer.config import NACConfig, Selection
+from nacre.layer.inputs import require_tensor, same_dtype
 from nacre.layer.selection import best_columns, blocks_to_search
 
 
@@ -24,24 +25,24 @@ class Overflow(StrEnum):
 
 
 class StreamState(NamedTuple):
-    """What a causal layer remembers of its stream: plain tensors, made by `init_state`, updated by `step`.
+    """Memory of a stream: plain tensors, made by `init_state`, updated by `step`.
 
-    Keys lie in a ring of n blocks of b keys, so a step costs O((n + b) d) however long the stream is. A step
-    writes into the tensors of the state it is given; `clone` first to go on from one state in two ways.
+    Keys are stored in a ring of n blocks of b keys, so a step costs O((n + b) d) however long the stream is. It
+    writes into the tensors of the state it is given: `clone` a state to continue it twice.
 
     `state._asdict()` is a dict of tensors for `safetensors.torch.save_file` or `torch.save`, and
-    `StreamState(**tensors)` makes the state again.
+    `StreamState(**tensors)` restores the state.
 
     Attributes:
         key: [B, H, n, b, D].
         value: [B, H, n, b, D].
         stamp: [B, n, b] time stamps in float64; NaN where the step had none.
         offered: [B, H, n, b, E] what the keys offer to the match synapses; E = 0 where the layer has none.
-        centroid: [B, H, n, E or D] mean of what queries are compared with, for each full block.
+        centroid: [B, H, n, E or D] mean of `offered` or `key` over each full block.
         origin: [B] time stamp of the first step, in float64.
         length: [B] number of steps since the start or the last reset.
         limit: [] largest length; 0 for a window that slides.
-        owner: A few of the layer's weights, to recognise a state of another layer.
+        owner: A few of the layer's weights, which tell its states from those of another layer.
     """
 
     key: Tensor
@@ -67,7 +68,7 @@ class StreamState(NamedTuple):
 def new_state(
     config: NACConfig, owner: Tensor, batch_size: int, max_len: int, overflow: str, offered: int
 ) -> StreamState:
-    """An empty memory for `batch_size` streams whose keys offer so many numbers to the match synapses."""
+    """An empty memory for `batch_size` streams; `offered` is the width E of the match synapses."""
     whole("batch_size", batch_size, 1)
     whole("max_len", max_len, 1)
     choice("overflow", overflow, Overflow)
@@ -91,7 +92,7 @@ def new_state(
 
 
 def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, time: Tensor | None) -> None:
-    """Refuse a step that does not fit the layer, the state or the stream so far."""
+    """Refuse a step that does not fit the layer, the state or the steps before it."""
     _require_causal(config, "step")
     if not isinstance(state, StreamState):
         raise TypeError(f"state must be a StreamState from init_state, got {type(state).__name__}")
@@ -160,7 +161,7 @@ def _check_values(owner: Tensor, state: StreamState, time: Tensor | None) -> Non
 
 
 def _slot(state: StreamState, position: Tensor) -> tuple[Tensor, Tensor]:
-    """Block of the ring and place in it of a position in the stream."""
+    """Block of the ring, and place in it, of a position in the stream."""
     blocks, size = state.stamp.shape[1:]
     return torch.div(position, size, rounding_mode="floor") % blocks, position % size
 
@@ -185,7 +186,7 @@ def push(
         state.offered[rows, :, block, offset] = offered
     if time is not None:
         state.origin[:] = state.origin.where(state.length > 0, time.double())
-    # From the keys themselves, not from a running sum, so that nothing drifts. Used only once the block is full.
+    # From the keys, not from a running sum: no drift. Used only once the block is full.
     state.centroid[rows, :, block] = _compared(state)[rows, :, block].mean(2)
     return state._replace(length=state.length + 1)
 
@@ -196,15 +197,10 @@ def _compared(state: StreamState) -> Tensor:
 
 
 def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor, Tensor]:
-    """Keys that the newest step attends to, the same as in the causal forward.
+    """Keys that the newest step of a state attends to, the same as in the causal forward.
 
-    Args:
-        state: With the newest step in it.
-        query: [B, H, D], or [B, H, E] what it asks of the match synapses.
-        config: The layer's options.
-
-    Returns:
-        Place in the ring (block * b + offset) and validity, both [B, H, K], in order of time.
+    Takes the query [B, H, D], or what it asks of the match synapses [B, H, E]. Returns places in the ring
+    (block * b + offset) and their validity, both [B, H, K], in order of time.
     """
     blocks, size = state.stamp.shape[1:]
     newest = (state.length - 1)[:, None]  # [B, 1] position in the stream

@@ -1,41 +1,41 @@
-"""The trainable numbers of a circuit: one for each synapse, neuron and map that can act, and no others."""
+"""The parameters of a circuit: one for each synapse, neuron and map that can act, and no others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nacre._util.checks import choice
+from nacre.native.activations import ACTIVATIONS
+from nacre.wiring.wiring import Wiring
+
+
+class Factory(TypedDict, total=False):
+    """Device and type of new parameters, as `torch.nn.Linear` takes them."""
+
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
 
 class MaskedParameter(nn.Module):
-    """A parameter that exists only where a mask is non-zero, one copy for each head.
+    """A parameter that exists only where a mask of any shape is non-zero, one copy for each head.
 
     Entries outside the mask are not stored, so that every stored number acts and counts.
-
-    Args:
-        mask: Table of any shape; non-zero entries become parameters.
-        heads: Number of independent copies.
-        device: Where the parameter lives.
-        dtype: Its type.
     """
 
     index: Tensor
 
-    def __init__(
-        self,
-        mask: np.ndarray,
-        heads: int = 1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, mask: np.ndarray, heads: int = 1, **factory: Unpack[Factory]) -> None:
         super().__init__()
         self.shape = mask.shape
         index = np.flatnonzero(mask)
-        self.weight = nn.Parameter(torch.empty(heads, len(index), device=device, dtype=dtype))
-        self.register_buffer("index", torch.as_tensor(index, device=device), persistent=False)
+        self.weight = nn.Parameter(torch.empty(heads, len(index), **factory))
+        self.register_buffer("index", torch.as_tensor(index, device=self.weight.device), persistent=False)
 
     def dense(self) -> Tensor:
         """The parameter in the mask's shape with zeros elsewhere: [heads, *shape]."""
@@ -44,50 +44,38 @@ class MaskedParameter(nn.Module):
         return flat.index_copy(1, self.index, self.weight).view(heads, *self.shape)
 
     def fill(self, table: Tensor) -> None:
-        """Take the values of every head from a table of the mask's shape; entries outside the mask are ignored."""
+        """Copy a table of the mask's shape into every head; entries outside the mask are ignored."""
         with torch.no_grad():
             self.weight.copy_(table.reshape(-1)[self.index].expand_as(self.weight))
 
     def extra_repr(self) -> str:
-        """Shape and share of existing entries."""
+        """Shape, and number of existing entries."""
         return f"shape={self.shape}, heads={self.weight.shape[0]}, existing={self.weight.shape[1]}"
 
 
 class CircuitWeights(nn.Module):
-    """Parameters of Algorithm 1 for one or more heads.
-
-    Args:
-        input_polarity: [I, N] signs of the input synapses.
-        polarity: [N, N] signs of the recurrent synapses.
-        neurons: [N] bool, neurons that act.
-        outputs: Number of output neurons.
-        heads: Independent copies.
-        bias: Whether neurons and maps have additive constants.
-        device: Where the parameters live.
-        dtype: Their type.
-    """
+    """Parameters of Algorithm 1 for one or more heads."""
 
     def __init__(
         self,
-        input_polarity: np.ndarray,
-        polarity: np.ndarray,
-        neurons: np.ndarray,
-        outputs: int,
+        input_polarity: np.ndarray,  # [I, N] signs of the input synapses
+        polarity: np.ndarray,  # [N, N] signs of the recurrent synapses
+        neurons: np.ndarray,  # [N] bool, neurons that act
+        outputs: int,  # number of output neurons
         *,
-        heads: int = 1,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        heads: int = 1,  # independent copies
+        bias: bool = True,  # whether neurons, inputs and outputs have additive constants
+        **factory: Unpack[Factory],
     ) -> None:
         super().__init__()
         self._input_polarity, self._polarity = input_polarity, polarity
         inputs = np.asarray(input_polarity.any(axis=1))
-        self.input_weight = MaskedParameter(input_polarity, heads, device, dtype)
-        self.recurrent_weight = MaskedParameter(polarity, heads, device, dtype) if polarity.any() else None
-        self.input_scale = MaskedParameter(inputs, heads, device, dtype)
-        self.output_scale = nn.Parameter(torch.empty(heads, outputs, device=device, dtype=dtype))
-        self.input_shift = MaskedParameter(inputs, heads, device, dtype) if bias else None
-        self.bias = MaskedParameter(neurons, heads, device, dtype) if bias else None
+        self.input_weight = MaskedParameter(input_polarity, heads, **factory)
+        self.recurrent_weight = MaskedParameter(polarity, heads, **factory) if polarity.any() else None
+        self.input_scale = MaskedParameter(inputs, heads, **factory)
+        self.output_scale = nn.Parameter(torch.empty(heads, outputs, **factory))
+        self.input_shift = MaskedParameter(inputs, heads, **factory) if bias else None
+        self.bias = MaskedParameter(neurons, heads, **factory) if bias else None
         self.output_shift = nn.Parameter(torch.empty_like(self.output_scale)) if bias else None
         self.reset_parameters()
 
@@ -125,7 +113,7 @@ class CircuitWeights(nn.Module):
         return y if self.output_shift is None else y + self.output_shift.unsqueeze(1)
 
     def copy_head(self, source: CircuitWeights, head: int) -> None:
-        """Take the values of one head of another circuit on the same neurons; what that one lacks becomes 0."""
+        """Copy one head of another circuit on the same neurons; what it lacks becomes 0."""
         with torch.no_grad():
             for name, mine in self.named_children():
                 its = getattr(source, name)
@@ -136,8 +124,27 @@ class CircuitWeights(nn.Module):
                 self.output_shift.copy_(source.output_shift[head])
 
 
+class WiredModule(nn.Module):
+    """Neurons of a wiring, with their weights and one nonlinearity."""
+
+    weights: CircuitWeights
+
+    def __init__(self, wiring: Wiring, activation: str) -> None:
+        super().__init__()
+        choice("activation", activation, ACTIVATIONS)
+        self.wiring, self.activation = wiring, activation
+
+    def act(self, x: Tensor) -> Tensor:
+        """The nonlinearity."""
+        return ACTIVATIONS[self.activation](x)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from torch's global generator."""
+        self.weights.reset_parameters()
+
+
 def pick(neurons: Sequence[int]) -> slice | list[int]:
-    """How to index these neurons: as a slice, which copies nothing, where they lie side by side."""
+    """An index of these neurons: a slice, which copies nothing, where they are adjacent."""
     ids = list(neurons)
     return slice(ids[0], ids[-1] + 1) if ids and ids == list(range(ids[0], ids[-1] + 1)) else ids
 

@@ -1,13 +1,13 @@
-"""What happened inside one forward pass of a NAC layer."""
+"""`Trace`: every gate and neuron of one forward pass, and the hooks that see them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from nacre.layer.packing import Packing
+from nacre.layer.backbone import NeuronStates
+from nacre.layer.inputs import Packing
 from nacre.layer.pairs import Gates
 from nacre.wiring.wiring import Wiring
 
@@ -16,25 +16,14 @@ BACKBONE = ("inter", "command", "motor")
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Every gate and neuron of a forward pass; entries of padded queries and of columns without a key are 0.
+    """Every gate and neuron of a forward pass; 0 at padded queries and in columns without a key.
 
-    Attributes:
-        phi: [B, H, T, K] content targets.
-        omega: [B, H, T, K] decay rates.
-        t: [B, H, T, K] internal times, or None where the layer has no time gate.
-        match: [B, H, T, K] what the match synapses add to phi, or None where the layer has none.
-        logits: [B, H, T, K].
-        weights: [B, H, T, K] attention weights before dropout; they sum to 1 over the valid columns.
-        index: [B, H, T, K] positions of the keys.
-        valid: [B, H, T, K] bool, columns that hold a key.
-        inter: [B, H, T, K, n] states of the inter neurons.
-        command: [B, H, T, K, n] states of the command neurons: those that acted on the motor neurons, from the
-            last settle step but one.
-        motor: [B, H, T, K, 2] states of the motor neurons of phi and omega.
-        query: [B, H, T, D] sensory states of the queries.
-        key: [B, H, S, D] of the keys.
-        value: [B, H, S, D] of the values.
-        wiring: The backbone's wiring; neuron i of a group above is `wiring.group(name)[i]`.
+    Of pairs, [B, H, T, K]: content target `phi`, decay rate `omega`, internal time `t` (None without a time gate),
+    `match`, which the match synapses add to phi (None without them), `logits`, attention `weights` before dropout,
+    the key's position `index`, and `valid`, the columns that hold a key.
+    States of neurons, [B, H, T, K, n]: `inter`, `command` (those that acted on the motor neurons, from the last
+    settle step but one), `motor` (of phi and omega). Sensory states, [B, H, T or S, D]: `query`, `key`, `value`.
+    Neuron i of a group of the backbone is `wiring.group(name)[i]`.
     """
 
     phi: Tensor
@@ -56,47 +45,30 @@ class Trace:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a layer knows of a call before it looks at pairs.
+    """What a layer knows of a call before it looks at pairs."""
 
-    Attributes:
-        queries: Where the query rows lie that `Observer.see` tells of; padding is none of them.
-        index: [B, H, T, K] positions of the keys.
-        valid: [B, H, T, K] columns that hold a key.
-        query: [B, H, T, D] sensory states.
-        key: [B, H, S, D].
-        value: [B, H, S, D].
-        stamps: [B, T] float64 time stamps of the queries; None where there are none.
-        wiring: The backbone's.
-    """
-
-    queries: Packing
-    index: Tensor
-    valid: Tensor
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    stamps: Tensor | None
-    wiring: Wiring
+    queries: Packing  # rows of the queries that `Observer.see` gets; padding is left out
+    index: Tensor  # [B, H, T, K] positions of the keys
+    valid: Tensor  # [B, H, T, K] columns that hold a key
+    query: Tensor  # [B, H, T, D] sensory states
+    key: Tensor  # [B, H, S, D]
+    value: Tensor  # [B, H, S, D]
+    stamps: Tensor | None  # [B, T] float64 time stamps of the queries
+    wiring: Wiring  # of the backbone
 
 
 class Observer(Protocol):
-    """Looks on while a layer attends."""
+    """A hook that sees what a layer computes."""
 
     def begin(self, scene: Scene) -> None:
         """A call has begun."""
-        ...
 
-    def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
-        """What some of its query rows came to, in ascending order: see `nacre.layer.pairs.Watch`."""
-        ...
+    def see(self, rows: slice, gates: Gates, neurons: NeuronStates) -> None:
+        """Some query rows are done, in ascending order: see `nacre.layer.pairs.Watch`."""
 
 
 class TraceBuilder:
-    """An observer that keeps everything, for `return_trace`.
-
-    Args:
-        also: Another one that is told, too.
-    """
+    """An observer that keeps everything, for `return_trace`, and calls another one (`also`) too."""
 
     def __init__(self, also: Observer | None = None) -> None:
         self._also = also
@@ -110,15 +82,15 @@ class TraceBuilder:
         if self._also is not None:
             self._also.begin(scene)
 
-    def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
-        """Keep what is told."""
+    def see(self, rows: slice, gates: Gates, neurons: NeuronStates) -> None:
+        """Keep gates and neurons."""
         assert self._scene is not None
         self._seen.append((gates, states_by_group(neurons, self._scene.wiring, gates.phi)))
         if self._also is not None:
             self._also.see(rows, gates, neurons)
 
     def trace(self) -> Trace:
-        """All of the call."""
+        """The trace of the call."""
         scene = self._scene
         assert scene is not None
         batch, heads, length, _ = scene.index.shape
@@ -146,13 +118,10 @@ class TraceBuilder:
         return Trace(**gates, **groups, **sensory, index=index, valid=valid, wiring=scene.wiring)  # pyright: ignore[reportArgumentType]
 
 
-def states_by_group(neurons: Mapping[tuple[int, ...], Tensor], wiring: Wiring, gate: Tensor) -> dict[str, Tensor]:
-    """States of the backbone's groups, [H, C, K, n] each; zero for neurons that the layer does not compute.
+def states_by_group(neurons: NeuronStates, wiring: Wiring, gate: Tensor) -> dict[str, Tensor]:
+    """States of the groups of a backbone, [H, C, K, n] each; zero for neurons that the layer does not compute.
 
-    Args:
-        neurons: Sets of ids -> [H, C * K or 1, ids].
-        wiring: The backbone's.
-        gate: Any gate of the same pairs, [H, C, K].
+    Takes the backbone's wiring, and any gate [H, C, K] of the same pairs.
     """
     heads, rows, columns = gate.shape
     states = gate.new_zeros(heads, rows * columns, wiring.num_neurons)

@@ -1,15 +1,90 @@
-"""`SequenceModel`: what every baseline of the zoo has in common."""
+"""`SequenceModel`: what every baseline of the zoo has in common, and `Steps`, the input it prepares for them."""
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import real, sequence, whole
-from nacre.models._steps import Steps, prepare
+from nacre._util.checks import real, whole
+from nacre.layer.inputs import ascending, blank_padding, sequence
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one call, as a model gets them.
+
+    Valid steps come first, so a model can be written as if padding did not exist: its outputs for the steps after
+    them are discarded.
+    """
+
+    x: Tensor  # [B, T, d_input], zeros at padding
+    time: Tensor  # [B, T] float64, in units of time_scale; padding repeats the last valid stamp
+    padding: Tensor | None  # [B, T] bool, False ... False True ... True in each row
+    order: Tensor | None  # [B, T] which step was moved here; None where none had to move
+
+    def elapsed(self, first: float) -> Tensor:
+        """Time since the step before: [B, T, 1], with `first` at the first step and 0 at padding.
+
+        Differences are taken in float64 and only then rounded to the precision of x.
+        """
+        start = torch.full_like(self.time[:, :1], first)
+        return torch.cat([start, self.time.diff(dim=1)], 1).to(self.x.dtype).unsqueeze(-1)
+
+    def valid(self) -> Tensor:
+        """Which steps are no padding: [B, T] bool."""
+        return torch.ones_like(self.time, dtype=torch.bool) if self.padding is None else ~self.padding
+
+    def allowed_keys(self) -> Tensor | None:
+        """Which keys an attention may use, [B, 1, 1, T] bool; None for all.
+
+        Rows that are nothing but padding may use it: their outputs are discarded, but must not be NaN.
+        """
+        if self.padding is None:
+            return None
+        return (~self.padding | self.padding.all(1, keepdim=True))[:, None, None]
+
+    def restore(self, y: Tensor) -> Tensor:
+        """Outputs [B, T, d] of these steps, each at its place in the input, and zeros at padding."""
+        if self.padding is not None:
+            y = y.masked_fill(self.padding.unsqueeze(-1), 0)
+        if self.order is None:
+            return y
+        return torch.empty_like(y).scatter(1, self.order.unsqueeze(-1).expand_as(y), y)
+
+
+def prepare(x: Tensor, time: Tensor | None, key_padding_mask: Tensor | None, time_scale: float) -> Steps:
+    """Check stamps and mask of a model's forward, and move padding to the end of each row.
+
+    Without `time` the valid steps of a row are at 0, 1, 2, ...
+    """
+    x, stamps = blank_padding(x, time, key_padding_mask)
+    if stamps is not None:
+        ascending("time", stamps, key_padding_mask)
+    padding, order = key_padding_mask, _order(key_padding_mask)
+    if padding is not None and order is not None:
+        padding = padding.gather(1, order)
+        x = x.gather(1, order.unsqueeze(-1).expand_as(x))
+        stamps = None if stamps is None else stamps.gather(1, order)
+    if stamps is None:
+        stamps = torch.arange(x.shape[1], device=x.device, dtype=torch.float64).expand(x.shape[:2])
+    if padding is not None:
+        last = (~padding).sum(1, keepdim=True).sub(1).clamp(min=0)  # [B, 1]
+        stamps = torch.where(padding, stamps.gather(1, last), stamps)
+    return Steps(x, stamps / time_scale, padding, order)
+
+
+def _order(padding: Tensor | None) -> Tensor | None:
+    """Places of the valid steps and then of padding, both in order; None where that changes nothing."""
+    if padding is None:
+        return None
+    # Under torch.compile nothing may depend on values, so steps are always moved, perhaps to where they are.
+    if not torch.compiler.is_compiling() and not (padding[:, :-1] & ~padding[:, 1:]).any():
+        return None
+    return padding.to(torch.uint8).argsort(dim=1, stable=True)
 
 
 class SequenceModel(nn.Module, ABC):
@@ -20,7 +95,7 @@ class SequenceModel(nn.Module, ABC):
 
     Args:
         d_input: Width of the input.
-        d_model: Width of the output.
+        d_model: Width of the output; where a model has heads, `num_heads` divides it.
         time_scale: What time stamps are divided by.
 
     Attributes:
@@ -41,7 +116,7 @@ class SequenceModel(nn.Module, ABC):
         """Outputs [B, T, d_model] of clean steps; those of padding may be anything finite."""
 
     def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
-        """Read sequences.
+        """Outputs [B, T, d_model], zeros at padded steps.
 
         Computes in the precision of the weights, under autocast too: solvers and filters need it.
 
@@ -50,9 +125,6 @@ class SequenceModel(nn.Module, ABC):
             time: [B, T] time stamps that never go back; None means 0, 1, 2, ... Models that do not use time
                 check it all the same.
             key_padding_mask: [B, T] bool, True = padding, anywhere in a row.
-
-        Returns:
-            [B, T, d_model], zeros at padded steps.
         """
         self.aux_loss = None
         weight = next(self.parameters())
@@ -75,11 +147,14 @@ class SequenceModel(nn.Module, ABC):
         return {**self.__dict__, "aux_loss": None}
 
 
-def split_heads(d_model: int, num_heads: int) -> int:
-    """Width of a head, after checking that heads divide the model's width."""
-    if d_model % whole("num_heads", num_heads, 1):
-        raise ValueError(f"d_model must be a multiple of num_heads, got d_model={d_model}, num_heads={num_heads}")
-    return d_model // num_heads
+class AttentionModel(SequenceModel):
+    """A model whose heads divide its width among themselves."""
+
+    def __init__(self, d_input: int, d_model: int, num_heads: int, time_scale: float = 1.0) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.num_heads = whole("num_heads", num_heads, 1)
+        if d_model % num_heads:
+            raise ValueError(f"d_model must be a multiple of num_heads, got {d_model=}, {num_heads=}")
 
 
 def heads_of(x: Tensor, num_heads: int) -> Tensor:

@@ -1,22 +1,18 @@
-"""What moves between two observations in ContiFormer: keys and values by an ODE, queries along a spline."""
+"""Between two observations of ContiFormer: keys and values follow an ODE, queries a spline."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, layer_norm, linear
 
-# A cubic whose end slopes are at most this many times its mean slope is monotone. Here it bounds how much longer
-# than the interval before an interval may count as, so that two stamps close together throw no curve far off.
+# A cubic whose end slopes are at most this many times its mean slope is monotone. Here it bounds the ratio of an
+# interval to the one before, so that the curve does not overshoot after two stamps that are close together.
 _MAX_RATIO = 3.0
 
 
 class Field(nn.Module):
-    """dy/du = sigmoid(LayerNorm(W y + w u + b)), with the time u since y was observed.
-
-    Args:
-        width: Width of y.
-    """
+    """dy/du = sigmoid(LayerNorm(W y + w u + b)), with the time u since y was observed."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -28,24 +24,17 @@ class Field(nn.Module):
         return self.linear.weight, self.linear.bias, self.norm.weight, self.norm.bias
 
 
-def _slope(weights: tuple[Tensor, ...], u: Tensor, y: Tensor) -> Tensor:
+def _slope(weights: Sequence[Tensor], u: Tensor, y: Tensor) -> Tensor:
     """Slopes like y [..., d] at times u [..., 1]."""
     weight, bias, scale, shift = weights
     y = torch.addcmul(linear(y, weight[:, :-1], bias), u, weight[:, -1])
     return layer_norm(y, scale.shape, scale, shift).sigmoid_()
 
 
-def path(
-    weights: tuple[Tensor, ...], y: Tensor, span: Tensor, stops: list[float], unfolds: int
-) -> Iterator[Tensor]:
-    """States at the given shares of a span of time, by classical Runge-Kutta steps.
+def path(weights: Sequence[Tensor], y: Tensor, span: Tensor, stops: list[float], unfolds: int) -> Iterator[Tensor]:
+    """States at ascending shares `stops` of a time span, `unfolds` classical Runge-Kutta steps apart.
 
-    Args:
-        weights: Those of a field.
-        y: [..., d] at the start, to be broadcast with span.
-        span: [..., 1], of either sign; all pairs share the solver's steps.
-        stops: Ascending shares of the span.
-        unfolds: Number of steps from each stop to the next.
+    y [..., d] at the start is broadcast with span [..., 1], which may have either sign. All pairs share the steps.
     """
     start = 0.0
     for stop in stops:
@@ -71,14 +60,10 @@ class QueryCurve:
         q(r) = q_a + r² (2 - r) D_a + r (1 - r)² p_a D_{a-1},   D_a = q_{a+1} - q_a
 
     with p_a the ratio of this interval to the one before, at most 3, and a straight line in the first. No later
-    observation than a + 1 enters. At an instant of several observations the curve jumps from each to the next.
-
-    Args:
-        query: [B, T, d].
-        time: [B, T] float64, ascending.
+    observation than a + 1 enters. Where several observations share a stamp, the curve jumps from each to the next.
     """
 
-    def __init__(self, query: Tensor, time: Tensor) -> None:
+    def __init__(self, query: Tensor, time: Tensor) -> None:  # [B, T, d], and [B, T] float64, ascending
         gap = time.diff(dim=1, append=time[:, -1:])  # [B, T], 0 after the last
         ratio = (gap[:, 1:] / gap[:, :-1].clamp(min=torch.finfo(gap.dtype).tiny)).clamp(max=_MAX_RATIO)
         rise = query.diff(dim=1, append=query[:, -1:])  # D, and 0 after the last
@@ -89,26 +74,22 @@ class QueryCurve:
         self.row = torch.arange(query.shape[0], device=query.device)[:, None] * query.shape[1]  # first of a sample
 
     def __call__(self, table: Tensor, first: int, last: int, keys: int, share: float) -> Tensor:
-        """Queries on the way from each key to each query: [B, last - first, keys, d].
+        """Queries at a share in (0, 1) of the way from each of the first `keys` steps to steps first ... last - 1.
 
-        Args:
-            table: That of this curve, given so that a block of queries is a function of its tensors.
-            first: First query step.
-            last: One after the last query step.
-            keys: Number of key steps, from the first of the sequence.
-            share: How far on the way, in (0, 1).
+        The table of this curve is an argument, so that a block of queries is a function of its tensors. Returns
+        [B, last - first, keys, d].
         """
         step = torch.arange(self.time.shape[1], device=self.time.device)
         i, j = step[first:last, None], step[:keys]
         there, here = self.time[:, first:last, None], self.time[:, None, :keys]
         tau = here + share * (there - here)  # [B, Q, K]
         flat = tau.flatten(1)
-        # Rounding must not lead past the later of both steps, which is why there is a bound.
+        # The bound: rounding must not lead past the later of both steps.
         before = torch.maximum(i, j).sub(1).clamp(min=0).expand_as(tau).flatten(1)
         start = torch.searchsorted(self.time, flat, right=True).sub(1).minimum(before)
         since = flat - self.time.gather(1, start)
         share_of_gap = since / self.gap.gather(1, start).clamp(min=torch.finfo(since.dtype).tiny)
-        # Where no time passes there is no way to go: the query is that of its own step.
+        # Where no time passes, the query is that of its own step.
         still = (there == here).flatten(1)
         start = torch.where(still, i.expand_as(tau).flatten(1), start)
         r = share_of_gap.masked_fill(still, 0).clamp(0, 1).to(table.dtype).view(*tau.shape, 1)

@@ -1,26 +1,26 @@
-"""Fixed-step solvers of autonomous fields, for rows of a batch that have waited for different times."""
+"""Fixed-step solvers of autonomous fields, with an elapsed time for each row of a batch."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-Field = Callable[[Tensor], Tensor]
+VectorField = Callable[[Tensor], Tensor]
 
 
-def euler(field: Field, y: Tensor, dt: Tensor) -> Tensor:
+def euler(field: VectorField, y: Tensor, dt: Tensor) -> Tensor:
     """One step of Euler's method, order 1."""
     return torch.addcmul(y, dt, field(y))
 
 
-def heun(field: Field, y: Tensor, dt: Tensor) -> Tensor:
+def heun(field: VectorField, y: Tensor, dt: Tensor) -> Tensor:
     """One step of Heun's method, order 2: the mean of the slopes at the start and at Euler's end."""
     start = field(y)
     end = field(torch.addcmul(y, dt, start))
     return torch.addcmul(y, dt, start + end, value=1 / 2)
 
 
-def rk4(field: Field, y: Tensor, dt: Tensor) -> Tensor:
+def rk4(field: VectorField, y: Tensor, dt: Tensor) -> Tensor:
     """One step of the classical Runge-Kutta method, order 4 (torchdiffeq's "rk4" is another, the 3/8 rule)."""
     k1 = field(y)
     k2 = field(torch.addcmul(y, dt, k1, value=1 / 2))
@@ -32,21 +32,12 @@ def rk4(field: Field, y: Tensor, dt: Tensor) -> Tensor:
 SOLVERS = {"euler": euler, "heun": heun, "rk4": rk4}
 
 
-def flow(field: Field, y: Tensor, dt: Tensor, unfolds: int, solver: str = "euler") -> Tensor:
+def flow(field: VectorField, y: Tensor, dt: Tensor, unfolds: int, solver: str = "euler") -> Tensor:
     """Solve dy/dt = field(y) over `unfolds` steps of length dt.
 
-    The length of one step is asked for, and not that of all, so that a loop over time can divide elapsed time once
-    for all its steps. Where dt is 0, y comes back as it was.
-
-    Args:
-        field: Slope of y; what it holds constant meanwhile, such as an input, is up to its closure.
-        y: Where to start, [..., d].
-        dt: Length of one step, broadcast against y: [B, 1] for rows that have waited for different times.
-        unfolds: Number of steps.
-        solver: "euler", "heun" or "rk4".
-
-    Returns:
-        y at time `unfolds * dt`.
+    It takes the length of one step, so that a loop over time divides elapsed time once for all its steps: [B, 1],
+    or whatever broadcasts against y [..., d]. Where dt is 0, y does not change. The solver is "euler", "heun" or
+    "rk4".
 
     Example:
         >>> y = flow(torch.neg, torch.ones(2, 1), torch.tensor([[0.1], [0.2]]), 10, "rk4")
@@ -62,16 +53,13 @@ def flow(field: Field, y: Tensor, dt: Tensor, unfolds: int, solver: str = "euler
 def relaxing_steps(elapsed: Tensor, unfolds: int) -> Tensor:
     """Lengths of Euler steps of a state that relaxes at a rate of at most 1: elapsed / unfolds, but at most 1.
 
-    Euler's method overshoots in longer steps and diverges in steps beyond 2, where the state itself has settled.
+    In longer steps Euler's method overshoots, and beyond 2 it diverges, where the exact state has settled.
     """
     return (elapsed / unfolds).clamp(max=1.0)
 
 
-def tanh_field(first: nn.Linear, second: nn.Linear) -> Field:
-    """The field second(tanh(first(y))) of y [B, d], for use within one forward pass.
-
-    Weights are looked up, and laid out for the product, once and not in every solver step.
-    """
+def tanh_field(first: nn.Linear, second: nn.Linear) -> VectorField:
+    """The field second(tanh(first(y))) of y [B, d], its weights transposed once for all steps of a forward."""
     weights = first.weight.t().contiguous(), second.weight.t().contiguous()
     biases = first.bias, second.bias
 

@@ -1,4 +1,4 @@
-"""The Kalman filter of states that decay, each on its own, of which one number is observed at each step.
+"""The Kalman filter of independently decaying states, of which one number is observed at each step.
 
 Shapes: B rows, T steps, c channels, each with a filter of its own, and l states of each filter.
 """
@@ -28,15 +28,8 @@ class Filtered:
 def transition(rate: Tensor, drive: Tensor, elapsed: Tensor) -> tuple[Tensor, Tensor]:
     """Solve dl = -rate l dt + drive dw, with one Brownian motion w for all l states, over the elapsed time.
 
-    Two moves in a row are one over the sum of their times.
-
-    Args:
-        rate: [..., l], positive.
-        drive: [..., l].
-        elapsed: [..., 1], not negative.
-
-    Returns:
-        The factors [..., l] of the states, and the covariance [..., l, l] of what is added to them.
+    From rate [..., l] > 0, drive [..., l] and elapsed [..., 1] >= 0: the factors [..., l] of the states, and the
+    covariance [..., l, l] of what is added to them. Two transitions in a row are one over the sum of their times.
     """
     rates = rate.unsqueeze(-1) + rate.unsqueeze(-2)
     spread = -torch.expm1(-rates * elapsed.unsqueeze(-1)) / rates
@@ -44,35 +37,27 @@ def transition(rate: Tensor, drive: Tensor, elapsed: Tensor) -> tuple[Tensor, Te
 
 
 def kalman_filter(
-    z: Tensor,
-    loading: Tensor,
-    noise: Tensor,
-    factor: Tensor,
-    innovation: Tensor,
-    prior_mean: Tensor,
-    prior_covariance: Tensor,
+    z: Tensor,  # [B, T, c]
+    loading: Tensor,  # [B, T, c, l]
+    noise: Tensor,  # [B, T, c] variances, positive
+    factor: Tensor,  # [B, T, c, l] of the transition that ends at a step
+    innovation: Tensor,  # [B, T, c, l, l] covariance of the same transition
+    prior_mean: Tensor,  # [c, l] before the first transition
+    prior_covariance: Tensor,  # [c, l, l] before the first transition
 ) -> Filtered:
     """Filter observations z_i = loading_i' l_i + noise of the states l_i = factor_i l_{i-1} + innovation.
 
-    Everything in float64, which such small matrices do not make slower: where an observation is much more exact
-    than what was known before, float32 would lose the covariance in rounding, and with it all that follows.
-    float64 bears predictions a' l whose variance is 1e12 times the noise.
-
-    Args:
-        z: [B, T, c].
-        loading: [B, T, c, l].
-        noise: [B, T, c] variances, positive.
-        factor: [B, T, c, l] of the move that ends at a step.
-        innovation: [B, T, c, l, l] covariance of the same move.
-        prior_mean: [c, l] before the first move.
-        prior_covariance: [c, l, l] before the first move.
+    Everything in float64, which costs nothing for such small matrices: where an observation is much more exact
+    than the prior, float32 would lose the covariance, and all that follows, in rounding. float64 bears predictions
+    a' l whose variance is 1e12 times the noise.
     """
     rows, _, channels, latent = loading.shape
-    # Mean m and covariance S are one matrix [m | S], as both move, are read and are corrected in the same way.
+    # Mean m and covariance S are one matrix [m | S]: prediction and update treat both alike.
     factors = torch.cat([torch.ones_like(factor[..., :1]), factor], -1).unsqueeze(-2) * factor.unsqueeze(-1)
     added = pad(innovation, (1, 0))
     observed = pad(z.unsqueeze(-1), (0, latent)).unsqueeze(-2)  # [z | 0]
-    inputs = map(_steps, (factors, added, loading.unsqueeze(-2), observed, noise[..., None, None]))
+    tensors = (factors, added, loading.unsqueeze(-2), observed, noise[..., None, None])
+    inputs = [tensor.transpose(0, 1).flatten(1, 2).contiguous().unbind(0) for tensor in tensors]  # T of [B c, ...]
     state = torch.cat([prior_mean.unsqueeze(-1), prior_covariance], -1).repeat(rows, 1, 1)  # [B c, l, 1 + l]
     states, seens, variances = [], [], []
     for f, q, a, y, r in zip(*inputs, strict=True):
@@ -89,8 +74,3 @@ def kalman_filter(
         torch.stack(parts).unflatten(1, (rows, channels)).transpose(0, 1) for parts in (states, seens, variances)
     )
     return Filtered(known[..., 0], known[..., 1:], -seen[..., 0, 0], variance[..., 0, 0])
-
-
-def _steps(tensor: Tensor) -> tuple[Tensor, ...]:
-    """[B, T, c, ...] as T tensors [B c, ...], each contiguous."""
-    return tensor.transpose(0, 1).flatten(1, 2).contiguous().unbind(0)

@@ -15,10 +15,6 @@ class LSTMStep(nn.Module):
     with weights W, U and b of its own for each gate. The same as `torch.nn.LSTMCell`, but for one bias instead of
     two that are only ever added, and for the order of the gates, which puts the three sigmoids side by side. The
     forget gate's bias starts at 1, the others at 0.
-
-    Args:
-        d_input: Width of the input.
-        d_model: Width of the state.
     """
 
     def __init__(self, d_input: int, d_model: int) -> None:

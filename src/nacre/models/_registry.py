@@ -1,6 +1,5 @@
 """Every model by name, with what is known about it."""
 
-import difflib
 import fnmatch
 import inspect
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
-from nacre._util.checks import choice, there_are, whole
+from nacre._util.checks import choice, did_you_mean, there_are, whole
 from nacre.models._search_space import Space
 
 KINDS = ("CT-RNN", "DT-attention", "CT-attention", "NAC")
@@ -51,13 +50,9 @@ _Factory = TypeVar("_Factory", bound="Callable[..., nn.Module]")
 
 
 def register(info: ModelInfo, space: Space | None = None) -> Callable[[_Factory], _Factory]:
-    """Decorator: register a class or function that makes a model.
+    """Decorator: register a class or function that makes a model, and the options that `nacre tune` searches.
 
     It takes `d_input`, `d_model`, `num_heads` if the model has heads, and the options of the model by name.
-
-    Args:
-        info: What is known about it.
-        space: Options that `nacre tune` searches, beside the sizes that all models share.
     """
     choice("kind", info.kind, KINDS)
 
@@ -113,9 +108,9 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
     if allowed is not None:
         for option in options:
             if option not in allowed:
-                near = difflib.get_close_matches(option, allowed, n=1)
-                hint = f"did you mean {near[0]!r}? It takes" if near else "it takes"
-                raise TypeError(f"{name} has no option {option!r}; {hint} {', '.join(allowed) or 'none'}")
+                near = did_you_mean(option, allowed)
+                takes = f"{near} It takes" if near else "; it takes"
+                raise TypeError(f"{name} has no option {option!r}{takes} {', '.join(allowed) or 'none'}")
     whole("num_heads", num_heads, 1)
     heads = {"num_heads": num_heads} if has_heads(name) else {}
     return factory(d_input=d_input, d_model=d_model, **heads, **options)

@@ -1,20 +1,19 @@
-"""The two ways in which `S4` computes its state-space model: a convolution, and a recurrence.
+"""The two ways in which `S4` computes its state-space model: a convolution, and a parallel scan.
 
 Both take rates z = Lambda * step [d, n] per unit of time and weights w = C / Lambda [d, n], complex, one of each
 conjugate pair, and give y_i = 2 Re sum_n w_n x_n,i of the states
 
     x_i = exp(z e_i) x_{i-1} + (exp(z e_i) - 1) u_i
 
-with elapsed times e_i, of which the first is 1.
+with elapsed times e_i, of which the first is 1, for inputs u [B, T, d].
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-
-from nacre.models._scan import linear_scan
 
 # Numbers in a tensor of states. What is larger is computed in groups of channels, and again in the backward pass.
 _STATES_AT_ONCE = 2**19
@@ -26,13 +25,7 @@ def legs_spectrum(d_state: int) -> tuple[Tensor, Tensor]:
     """Eigenvalues of the normal part of the HiPPO-LegS matrix, and how much input each of them gets.
 
     The matrix A + P P' = -1/2 I + S with a skew-symmetric S is normal: its eigenvalues are -1/2 + i omega in
-    conjugate pairs.
-
-    Args:
-        d_state: Size of the matrix, even.
-
-    Returns:
-        The positive omega, [d_state / 2], and |V* B| with the eigenvectors V of length 1, [d_state / 2]. float64.
+    conjugate pairs. Returns the positive omega, and |V* B| with unit eigenvectors V: float64 [d_state / 2] each.
     """
     odd = 2 * torch.arange(d_state, dtype=torch.float64) + 1  # 2n + 1
     outer = (odd[:, None] * odd).sqrt()
@@ -47,9 +40,7 @@ def legs_spectrum(d_state: int) -> tuple[Tensor, Tensor]:
 def common_interval(time: Tensor, valid: Tensor) -> float | None:
     """The interval of the grid on which the valid steps of every row lie, or None.
 
-    Args:
-        time: [B, T] float64.
-        valid: [B, T] bool, True ... True False ... False in each row.
+    From time [B, T] float64 and valid [B, T] bool, True ... True False ... False in each row.
     """
     counts = valid.sum(1)
     row = counts.argmax()
@@ -64,21 +55,12 @@ def convolve(u: Tensor, rates: Tensor, weights: Tensor, interval: float) -> Tens
     """Outputs of steps that are `interval` apart, as a convolution by FFT.
 
     The first step is held for 1, not for `interval`, so it has a kernel of its own.
-
-    Args:
-        u: [B, T, d].
-        rates: [d, n] complex.
-        weights: [d, n] complex.
-        interval: Time between steps.
-
-    Returns:
-        [B, T, d].
     """
     length = u.shape[1]
     first, later = _kernels(rates, weights, interval, length).to(u.dtype)  # [d, T] each
     u = u.transpose(1, 2)  # [B, d, T]
     start, rest = u[..., :1], torch.nn.functional.pad(u[..., 1:], (1, 0))
-    # Of length 2 T, so that nothing comes round from the end.
+    # Padded to 2 T: the convolution is not circular.
     spectrum = torch.fft.rfft(rest, 2 * length) * torch.fft.rfft(later, 2 * length)
     return (torch.fft.irfft(spectrum, 2 * length)[..., :length] + first * start).transpose(1, 2)
 
@@ -101,17 +83,7 @@ def _kernels(rates: Tensor, weights: Tensor, interval: float, length: int) -> Te
 
 
 def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
-    """Outputs of steps at any distance, by a scan.
-
-    Args:
-        u: [B, T, d].
-        rates: [d, n] complex.
-        weights: [d, n] complex.
-        elapsed: [B, T, 1], the first 1.
-
-    Returns:
-        [B, T, d].
-    """
+    """Outputs of steps at any distance `elapsed` [B, T, 1], by a scan."""
     rows, length, width = u.shape
     group = max(1, _STATES_AT_ONCE // (rows * length * rates.shape[1]))
     if group >= width:
@@ -129,3 +101,50 @@ def _recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor
     # Weighting the input instead of the states is the same, and leaves only a sum at the end.
     weighted = linear_scan(change + 1, change * (weights * u.unsqueeze(-1)))
     return 2 * weighted.sum(-1).real
+
+
+def linear_scan(a: Tensor, b: Tensor) -> Tensor:
+    """Solve y_i = a_i y_{i-1} + b_i along dimension 1, with zeros before the first step, all steps at once.
+
+    Takes real or complex a and b [B, T, ...]. Neighbouring steps are merged into one, which leaves half as many,
+    and so on: log2 T rounds of few large operations, about 3 T products in all. Factors are only ever multiplied
+    with each other, so nothing grows where |a| <= 1. For the gradient only `a` and the result are kept.
+
+    Example:
+        >>> linear_scan(torch.full((1, 4), 0.5), torch.ones(1, 4))
+        tensor([[1.0000, 1.5000, 1.7500, 1.8750]])
+    """
+    y: Any = _LinearScan.apply(a, b)
+    return y
+
+
+def _scan(a: Tensor, b: Tensor) -> Tensor:
+    length = a.shape[1]
+    if length == 1:
+        return b.clone()
+    pairs = length - length % 2
+    first, second = slice(0, pairs, 2), slice(1, pairs, 2)
+    odd = _scan(a[:, second] * a[:, first], torch.addcmul(b[:, second], a[:, second], b[:, first]))
+    y = torch.empty_like(b)
+    y[:, 0] = b[:, 0]
+    y[:, 1::2] = odd
+    y[:, 2::2] = torch.addcmul(b[:, 2::2], a[:, 2::2], odd[:, : (length - 1) // 2])
+    return y
+
+
+class _LinearScan(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        return _scan(a, b)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ANN401
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        a, y = ctx.saved_tensors
+        # The same recurrence from the end: step i gets the gradient of step i + 1 times a_{i+1}.
+        b_grad = linear_scan(a.conj().roll(-1, 1).flip(1), grads[0].flip(1)).flip(1)
+        before = torch.cat([torch.zeros_like(y[:, :1]), y[:, :-1]], 1)
+        return b_grad * before.conj(), b_grad

@@ -1,4 +1,4 @@
-"""What can be searched when a model is tuned: numbers between bounds, or one of some values."""
+"""Dimensions of a search space for `nacre tune`: numbers between bounds, or one of some values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from dataclasses import dataclass, replace
 class Real:
     """A number between bounds.
 
-    Attributes:
-        low: Least value.
-        high: Largest value.
-        log: Whether ratios count rather than differences.
-
     Example:
         >>> Real(0.1, 0.9).including(0.95)
         Real(low=0.1, high=0.95, log=False)
@@ -21,32 +16,26 @@ class Real:
 
     low: float
     high: float
-    log: bool = False
+    log: bool = False  # whether ratios count rather than differences
 
     def including(self, value: float) -> Real:
-        """The same, with bounds that hold a value if they can."""
+        """The same, with bounds that include a value if they can."""
         if self.log and value <= 0:
             return self
         return replace(self, low=min(self.low, value), high=max(self.high, value))
 
     def nearest(self, value: float) -> float:
-        """The value, or the bound that it lies beyond."""
+        """The value clipped to the bounds."""
         return min(max(value, self.low), self.high)
 
     def __str__(self) -> str:
-        """For people."""
+        """Readable text."""
         return f"{self.low:g} to {self.high:g}{', log' if self.log else ''}"
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number between bounds.
-
-    Attributes:
-        low: Least value.
-        high: Largest value.
-        log: Whether ratios count rather than differences; steps are then 1.
-        step: Distance of values.
+    """A whole number between bounds, `step` apart from the next; with `log` steps are 1.
 
     Example:
         >>> Whole(1, 9, step=2).nearest(6)
@@ -59,7 +48,7 @@ class Whole:
     step: int = 1
 
     def including(self, value: int) -> Whole:
-        """The same, with bounds that hold a value if they can."""
+        """The same, with bounds that include a value if they can."""
         if (value - self.low) % self.step or (self.log and value < 1):
             return self
         return replace(self, low=min(self.low, value), high=max(self.high, value))
@@ -70,7 +59,7 @@ class Whole:
         return value - (value - self.low) % self.step
 
     def __str__(self) -> str:
-        """For people."""
+        """Readable text."""
         step = f", steps of {self.step}" if self.step > 1 else ""
         return f"{self.low} to {self.high}{step}{', log' if self.log else ''}"
 
@@ -78,9 +67,6 @@ class Whole:
 @dataclass(frozen=True)
 class Choice:
     """One of some values, in no order.
-
-    Attributes:
-        options: The values.
 
     Example:
         >>> str(Choice(("exact", "steady")))
@@ -98,7 +84,7 @@ class Choice:
         return value if value in self.options else self.options[0]
 
     def __str__(self) -> str:
-        """For people."""
+        """Readable text."""
         return ", ".join(map(str, self.options))
 
 

@@ -1,12 +1,11 @@
-"""The post-norm transformer block, and what the models that repeat it with one set of weights share."""
+"""The post-norm transformer block, and the base of the models that repeat it with shared weights."""
 
 from dataclasses import replace
 
 from torch import Tensor, nn
 
 from nacre._util.checks import whole
-from nacre.models._base import SequenceModel
-from nacre.models._steps import Steps
+from nacre.models._base import SequenceModel, Steps
 from nacre.models.sdpa import SDPA
 
 
@@ -16,17 +15,11 @@ class TransformerBlock(nn.Module):
         h = LN(x + attention(x)),    f(x) = LN(h + W_2 relu(W_1 h + b_1) + b_2)
 
     Equal to `torch.nn.TransformerEncoderLayer` with the same weights, except that the key projection has no bias.
-
-    Args:
-        d_model: Width.
-        num_heads: Number of heads.
-        d_feedforward: Width of the hidden layer; None means `d_model`.
-        dropout: Share of attention weights, hidden units and both sublayers' outputs dropped in training.
-        causal: Whether step i sees only steps up to i.
+    Without `d_feedforward` the hidden layer has the width `d_model`.
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, *, d_feedforward: int | None, dropout: float, causal: bool
+        self, d_model: int, num_heads: int, d_feedforward: int | None, dropout: float, causal: bool
     ) -> None:
         super().__init__()
         hidden = d_model if d_feedforward is None else whole("d_feedforward", d_feedforward, 1)
@@ -45,24 +38,13 @@ class TransformerBlock(nn.Module):
 
 
 class BlockFlow(SequenceModel):
-    """Euler steps through one block, from a linear map of the input.
-
-    Args:
-        d_input: Width of the input.
-        d_model: Width of the output.
-        num_heads: Number of heads.
-        steps: Number of steps.
-        d_feedforward: As in `TransformerBlock`.
-        dropout: As in `TransformerBlock`.
-        causal: As in `TransformerBlock`.
-    """
+    """Base of models that take Euler steps through one block, from a linear map of the input."""
 
     def __init__(
         self,
         d_input: int,
         d_model: int,
         num_heads: int,
-        *,
         steps: int,
         d_feedforward: int | None,
         dropout: float,
@@ -75,6 +57,4 @@ class BlockFlow(SequenceModel):
         self.dropout = dropout
         self.causal = causal
         self.input_proj = nn.Linear(d_input, d_model)
-        self.block = TransformerBlock(
-            d_model, num_heads, d_feedforward=d_feedforward, dropout=dropout, causal=causal
-        )
+        self.block = TransformerBlock(d_model, num_heads, d_feedforward, dropout, causal)

@@ -7,11 +7,10 @@ from torch.nn.functional import linear
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel
+from nacre.models._base import SequenceModel, Steps
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
-from nacre.models._steps import Steps
 
 # LeCun's tanh, 1.7159 tanh(0.666 u), with the numbers as ncps rounds them.
 INNER, OUTER = 0.666, 1.7159
@@ -32,7 +31,7 @@ INNER, OUTER = 0.666, 1.7159
 )
 @saveable("CfC")
 class CfC(SequenceModel):
-    """A recurrent network whose state moves by a formula instead of a solver.
+    """A recurrent network whose state follows a closed formula instead of a solver.
 
     With z = backbone([x_t, h]), layers of LeCun's tanh 1.7159 tanh(0.666 u), and elapsed time e_t:
 
@@ -40,19 +39,15 @@ class CfC(SequenceModel):
         "no_gate": h' = tanh(F z) + s tanh(G z)
         "pure":    h' = a - a f exp(-e_t (|w| + |f|)),    f = F z, with a and w of each unit
 
-    The output is h'. All maps have biases, as in ncps, whose `CfC` this equals, with the sign of A that ncps uses
-    (the derivation in the paper has the other; A learns either). Ours: elapsed time is each sample's own, and is 1
-    at the first step; in "pure" mode a starts at 1 and w at small random numbers.
-
-    The modes with four heads and a backbone of at most one layer have a compiled kernel on CPU.
+    The output is h'. All maps have biases. Outputs equal those of `CfC` of ncps, with the sign of A that ncps uses
+    (the derivation in the paper has the other; A learns either). Ours: each sample has its own elapsed time, 1 at
+    the first step; in "pure" mode a starts at 1 and w at small random numbers. The first two modes have a compiled
+    kernel on CPU for a backbone of at most one layer.
 
     Args:
-        d_input: Width of the input.
-        d_model: Number of units, and width of the output.
+        d_model: Number of units, which are the output.
         backbone_units: Width of the backbone's layers.
         backbone_layers: Number of layers of the backbone; 0 for none.
-        mode: "default", "no_gate" or "pure".
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> model = CfC(7, 64)

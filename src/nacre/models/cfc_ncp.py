@@ -7,27 +7,21 @@ from torch import Tensor, nn
 from nacre._util.checks import real, whole
 from nacre.io import saveable
 from nacre.layer.synapses import MaskedParameter
-from nacre.models._base import SequenceModel
+from nacre.models._base import SequenceModel, Steps
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real
-from nacre.models._steps import Steps
 from nacre.wiring.wiring import Wiring
 
 
 class WiredLayer(nn.Module):
-    """One group of neurons: sparse synapses from the group before, dense ones among themselves.
-
-    Args:
-        mask: [inputs, n] non-zero where an input has a synapse.
-        mode: As in `nacre.models.cfc.CfC`.
-    """
+    """One group of n neurons: sparse synapses from the group before (`mask` [inputs, n]), dense recurrent ones."""
 
     def __init__(self, mask: np.ndarray, mode: str) -> None:
         super().__init__()
         inputs, units = mask.shape
         self.recurrence = ClosedForm(units, mode)
-        # The wiring is that of the contents; what decides between them hears every input.
+        # Only the contents are sparse; the heads that decide between them see every input.
         heads = [mask] if mode == "pure" else [mask, mask, np.ones_like(mask), np.ones_like(mask)]
         self.input_weight = MaskedParameter(np.concatenate(heads, 1))
         self.recurrent_weight = nn.Parameter(torch.empty(units, len(heads) * units))
@@ -63,22 +57,18 @@ class WiredCfC(SequenceModel):
 
     Each layer is a CfC without backbone, z = [inputs, h]. Its maps F and G (see `nacre.models.cfc.CfC`) have only
     the synapses of the wiring from the group before, and all those among the group's own neurons; A and B are
-    dense. All layers take the same elapsed time, which is 1 at the first step. This is `ncps.torch.CfC` in wired
-    mode, except that weights which ncps multiplies by zero do not exist here.
+    dense. All layers take the same elapsed time, 1 at the first step. This is `ncps.torch.CfC` in wired mode,
+    except that weights which ncps multiplies by zero do not exist here.
 
     Ours: the wiring is AutoNCP with max(d_model, 8) neurons, max(2, d_model // 4) of them motor neurons, and the
     motor neurons' states go through a linear map to width d_model. A layer needs only its own past and the layer
-    below, so each runs over all steps before the next one starts.
-
-    The modes with four heads have a compiled kernel on CPU.
+    below, so each runs over all steps before the next one starts. All modes but "pure" have a compiled kernel on
+    CPU.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, and number of neurons.
-        sparsity: Share of possible synapses between groups that are left out.
+        sparsity: Share of the synapses between two groups that are left out, from 0.1 to 0.9.
         seed: Seed of the wiring.
-        mode: "default", "no_gate" or "pure".
-        time_scale: What time stamps are divided by.
+        mode: As in `nacre.models.cfc.CfC`.
 
     Example:
         >>> model = WiredCfC(7, 64)
@@ -121,8 +111,5 @@ def _masks(d_input: int, d_model: int, sparsity: float, seed: int) -> list[np.nd
     source = AutoNCP(max(d_model, 8), max(2, d_model // 4), sparsity_level=sparsity, seed=seed)
     wiring = Wiring.from_ncps(source, inputs=d_input)
     inter, command, motor = (list(wiring.group(name)) for name in ("inter", "command", "motor"))
-    return [
-        wiring.input_adjacency[:, inter] != 0,
-        wiring.adjacency[np.ix_(inter, command)] != 0,
-        wiring.adjacency[np.ix_(command, motor)] != 0,
-    ]
+    between = [wiring.adjacency[np.ix_(*groups)] != 0 for groups in ((inter, command), (command, motor))]
+    return [wiring.input_adjacency[:, inter] != 0, *between]

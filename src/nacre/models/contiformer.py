@@ -1,4 +1,4 @@
-"""ContiFormer (Chen et al., 2023): every observation's key and value keep moving, as do the queries."""
+"""ContiFormer (Chen et al., 2023): attention to keys and values that follow ODEs, by queries on a spline."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,11 +11,10 @@ from torch.autograd.function import once_differentiable
 
 from nacre._util.checks import flag, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, split_heads
+from nacre.models._base import AttentionModel, Steps
 from nacre.models._contiformer_flow import Field, QueryCurve, path
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-from nacre.models._steps import Steps
 
 # Numbers in one [B, Q, T, d] tensor of a block of queries: small enough for a processor's cache.
 _BLOCK = 2**19
@@ -24,8 +23,8 @@ _BLOCK = 2**19
 class _Recomputed(torch.autograd.Function):
     """A function of tensors that keeps nothing but them for its backward pass.
 
-    Unlike `torch.utils.checkpoint` it leaves no graph between the large tensors it frees. Thousands of small
-    allocations there split the free memory until it could not be used again.
+    Unlike `torch.utils.checkpoint` it leaves no graph between the large tensors it frees, whose thousands of small
+    allocations would fragment memory.
     """
 
     @staticmethod
@@ -57,11 +56,11 @@ class _Recomputed(torch.autograd.Function):
     space={"nodes": Whole(2, 5), "d_feedforward": Whole(32, 256, log=True)},
 )
 @saveable("ContiFormer")
-class ContiFormer(SequenceModel):
+class ContiFormer(AttentionModel):
     """One block of ContiFormer.
 
         h = W x + c, and from it q, k and v of each step, linear
-        dk_j/dt = f_k(t - t_j, k_j) from k_j at t_j, forth and back in time, and v_j likewise
+        dk_j/dt = f_k(t - t_j, k_j) from k_j at t_j, forward and backward in time, and v_j likewise
         q(t): a cubic Hermite spline through the q_i
         a_ij = 1 / (t_i - t_j) integral from t_j to t_i of q(t) . k_j(t) dt / sqrt(D), in each head
         v_ij = 1 / (t_i - t_j) integral from t_j to t_i of v_j(t) dt
@@ -69,26 +68,21 @@ class ContiFormer(SequenceModel):
         y_i = LayerNorm(z_i + FFN(z_i)), with one hidden layer and GELU
 
     These are the paper's equations. Splines with backward differences, which never look ahead, and the field
-    f = sigmoid(LayerNorm(W y + w t + b)) over all heads together are those of the authors' code. Choices of ours:
-    f is given the time since the observation instead of the stamp, and no code of absolute time is added to the
-    input, so only differences of stamps matter; there is no dropout; and `QueryCurve` says how the spline treats
-    close and equal stamps. Where no time passes between i and j, a_ij is q_i . k_j / sqrt(D).
+    f = sigmoid(LayerNorm(W y + w t + b)) over all heads together are those of the authors' code. Ours: f gets the
+    time since the observation instead of the stamp, and the input no encoding of absolute time, so only
+    differences of stamps matter; there is no dropout; and `QueryCurve` says how the spline treats close and equal
+    stamps. Where no time passes between i and j, a_ij is q_i . k_j / sqrt(D).
 
-    The integrals are Gauss-Legendre sums. All pairs run through the same solver steps in their share of the way
-    from t_j to t_i, so the loop is over those, and over blocks of queries that bound memory (T² d numbers in each
-    stage otherwise); in training, a block is computed again in the backward pass. A pair gets the same few steps
-    however far apart it is: choose `time_scale` so that sequences last a few units, or raise `nodes` and
-    `unfolds`.
+    The integrals are Gauss-Legendre sums. All pairs share the solver steps, as shares of the way from t_j to t_i,
+    so the loop is over those, and over blocks of queries that bound memory (T² d numbers in each stage otherwise);
+    in training, a block is recomputed in the backward pass. A pair gets the same few steps however far apart it
+    is: choose `time_scale` so that sequences last a few units, or raise `nodes` and `unfolds`.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         nodes: Number of quadrature nodes between two observations.
         unfolds: Number of Runge-Kutta steps from each node to the next.
         d_feedforward: Width of the hidden layer after the attention.
         causal: Whether step i sees only steps up to i.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> time = torch.rand(2, 10).cumsum(1)
@@ -108,9 +102,7 @@ class ContiFormer(SequenceModel):
         causal: bool = False,
         time_scale: float = 1.0,
     ) -> None:
-        super().__init__(d_input, d_model, time_scale)
-        split_heads(d_model, num_heads)
-        self.num_heads = num_heads
+        super().__init__(d_input, d_model, num_heads, time_scale)
         self.nodes = whole("nodes", nodes, 1)
         self.unfolds = whole("unfolds", unfolds, 1)
         self.d_feedforward = whole("d_feedforward", d_feedforward, 1)
@@ -129,7 +121,7 @@ class ContiFormer(SequenceModel):
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
         h = self.input_proj(steps.x)
-        time = steps.time - steps.time[:, :1]  # so that points between two stamps are not lost to rounding
+        time = steps.time - steps.time[:, :1]  # so that points between two stamps are exact
         z = self.attention_norm(h + self.out_proj(self._attention(h, time, steps.allowed_keys())))
         return self.ff_norm(z + self.ff(z))
 
@@ -147,18 +139,10 @@ class ContiFormer(SequenceModel):
         return torch.cat(parts, 1)
 
     def _block(
-        self,
-        curve: QueryCurve,
-        time: Tensor,
-        allowed: Tensor | None,
-        first: int,
-        last: int,
-        table: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *fields: Tensor,
+        self, curve: QueryCurve, time: Tensor, allowed: Tensor | None, first: int, last: int, *tensors: Tensor
     ) -> Tensor:
         """Means of values for queries first ... last - 1."""
+        table, k, v, *fields = tensors
         keys = last if self.causal else k.shape[1]
         span = time[:, first:last, None] - time[:, None, :keys]
         span = span.unsqueeze(-1).to(k.dtype)  # [B, Q, K, 1]

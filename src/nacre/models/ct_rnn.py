@@ -1,16 +1,14 @@
-"""CT-RNN: the leaky recurrent network in continuous time, and the choice between it and the ODE-RNN."""
+"""CT-RNN: the leaky recurrent network in continuous time, or the ODE-RNN of Rubanova et al. (2019)."""
 
 import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, unbind_time
-from nacre.models._flow import relaxing_steps
-from nacre.models._ode_rnn import ODERNN
+from nacre.models._base import SequenceModel, Steps, unbind_time
+from nacre.models._flow import flow, relaxing_steps, tanh_field
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
-from nacre.models._steps import Steps
 
 _CELLS = ("leaky", "ode-rnn")
 
@@ -24,18 +22,12 @@ class CTRNN(SequenceModel):
     State h starts at 0. With input i held, it flows for the time since step i - 1 (1 unit at the first step), by
     `unfolds` steps of Euler's method; what it reaches is output i. Gain g has one number per unit and starts at 1.
 
-    The NAC paper names CT-RNN and cites Rubanova et al. (2019), who describe the ODE-RNN, which is `ODERNN` here.
-    Its public code runs this classical network; the solver and its 5 steps are taken from there.
+    The NAC paper names CT-RNN and cites Rubanova et al. (2019), who describe the ODE-RNN, here `ODERNN`. Its
+    public code runs this classical network; the solver and its 5 steps are taken from there.
 
-    No unit leaves [-|g|, |g|]. For that no Euler step is longer than 1 unit, where the method would overshoot, and
-    beyond 2 diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual
-    time between steps.
-
-    Args:
-        d_input: Width of the input.
-        d_model: Width of the state, which is the output.
-        unfolds: Solver steps between two inputs.
-        time_scale: What time stamps are divided by.
+    No unit leaves [-|g|, |g|], because no Euler step is longer than 1 unit (longer ones overshoot, those beyond 2
+    diverge): a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual time
+    between steps.
 
     Example:
         >>> CTRNN(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
@@ -63,6 +55,55 @@ class CTRNN(SequenceModel):
         return torch.stack(states, 1) * self.gain
 
 
+@saveable("ODERNN")
+class ODERNN(SequenceModel):
+    """Recurrent network whose state follows a learned field between inputs.
+
+        h' = state after dh/dt = V tanh(U h + a) + b, from the last h, for the time since the last step
+        r = sigmoid(x W_r + h' R_r + b_r),  z = sigmoid(x W_z + h' R_z + b_z)
+        n = tanh(x W_n + b_n + r * (h' R_n + b'))
+        h = (1 - z) * n + z * h'
+
+    State h starts at 0 and first jumps, then flows; output i is h after the jump with input i, the update of
+    `torch.nn.GRUCell`. As in the paper, the field sees neither the input nor the time.
+
+    Ours: one hidden layer of width d_model in the field; Euler's method with `unfolds` steps however long the gap;
+    one bias for gates r and z instead of two that are only ever added; and time that runs forward (the encoder in
+    the paper's code reads backward, towards the initial state of its decoder).
+
+    Example:
+        >>> ODERNN(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    def __init__(self, d_input: int, d_model: int, *, unfolds: int = 5, time_scale: float = 1.0) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.unfolds = whole("unfolds", unfolds, 1)
+        self.field_in = nn.Linear(d_model, d_model)
+        self.field_out = nn.Linear(d_model, d_model)
+        self.input_proj = nn.Linear(d_input, 3 * d_model)  # r, z, n
+        self.gate_weight = nn.Parameter(nn.init.orthogonal_(torch.empty(d_model, 2 * d_model)))  # r, z
+        self.candidate_weight = nn.Parameter(nn.init.orthogonal_(torch.empty(d_model, d_model)))
+        self.candidate_bias = nn.Parameter(torch.zeros(d_model))
+
+    def run(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        d = self.d_model
+        gate_weight, candidate_weight, bias = self.gate_weight, self.candidate_weight, self.candidate_bias
+        field = tanh_field(self.field_in, self.field_out)
+        inputs = self.input_proj(steps.x).split((2 * d, d), -1)
+        gates, candidates, dt = unbind_time([*inputs, steps.elapsed(0.0) / self.unfolds])
+        h = torch.zeros_like(candidates[0])  # [B, d]
+        states: list[Tensor] = []
+        for gate, candidate, length in zip(gates, candidates, dt, strict=True):
+            h = flow(field, h, length, self.unfolds)
+            r, z = torch.addmm(gate, h, gate_weight).sigmoid().chunk(2, 1)
+            n = torch.addcmul(candidate, r, torch.addmm(bias, h, candidate_weight)).tanh()
+            h = torch.lerp(n, h, z)
+            states.append(h)
+        return torch.stack(states, 1)
+
+
 @register(
     ModelInfo(
         "ct-rnn",
@@ -79,15 +120,10 @@ class CTRNN(SequenceModel):
 def ct_rnn(
     d_input: int, d_model: int, *, cell: str = "leaky", unfolds: int = 5, time_scale: float = 1.0
 ) -> CTRNN | ODERNN:
-    """Make what the literature calls a CT-RNN.
+    """What the literature calls a CT-RNN.
 
-    Args:
-        d_input: Width of the input.
-        d_model: Width of the output.
-        cell: "leaky" for `CTRNN`, the classical network of that name, or "ode-rnn" for `ODERNN`, which is what
-            Rubanova et al. describe.
-        unfolds: Solver steps between two inputs.
-        time_scale: What time stamps are divided by.
+    The cell is "leaky" for `CTRNN`, the classical network of that name, or "ode-rnn" for `ODERNN`, which is what
+    Rubanova et al. describe.
 
     Example:
         >>> type(ct_rnn(7, 64, cell="ode-rnn")).__name__

@@ -1,4 +1,4 @@
-"""CTA (Chien and Chen, 2021): attention over all of a continuous trajectory, not only over its observations."""
+"""CTA (Chien and Chen, 2021): attention over a continuous trajectory, not only over its observations."""
 
 import torch
 from torch import Tensor, nn
@@ -6,10 +6,9 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from nacre._util.checks import flag, real, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads, unbind_time
+from nacre.models._base import AttentionModel, Steps, heads_of, join_heads, unbind_time
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
-from nacre.models._steps import Steps
 
 
 @register(
@@ -26,7 +25,7 @@ from nacre.models._steps import Steps
     space={"hidden": Whole(16, 64, log=True), "unfolds": Whole(1, 4), "point_mass": Real(0.1, 10.0, log=True)},
 )
 @saveable("CTA")
-class CTA(SequenceModel):
+class CTA(AttentionModel):
     """Continuous-time attention over a latent trajectory z(t).
 
         dz/dt = f(z), a tanh network, between observations;  z <- GRU(x_i, z) at observation i
@@ -35,8 +34,8 @@ class CTA(SequenceModel):
 
     Both integrals run over dt from the first to the last observation (`causal`: to observation i), plus
     `point_mass` times the integrand just after each observation: an observation counts as much as that many units
-    of time. That term is a choice of ours; without it there would be nothing to integrate for one observation, or
-    for several at one time.
+    of time. That term is ours; without it there would be nothing to integrate for one observation, or for several
+    at one time.
 
     A reconstruction: no code was published, and the paper is followed as far as its abstract goes (a trajectory
     that flows and jumps, and attention integrated along it). Exponential scores, one query for each observation,
@@ -44,17 +43,13 @@ class CTA(SequenceModel):
 
     Each interval has S explicit midpoint steps, whose inner stages are also the nodes of the midpoint rule for the
     integrals: second order in 1/S. All sums are one call of fused attention, with the logarithms of the nodes'
-    widths added to the scores. Only z itself needs a loop over time: each jump is nonlinear in the state before.
+    widths added to the scores. Only z itself needs a loop over time, as jumps are nonlinear in the state.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output and of z, a multiple of `num_heads`.
-        num_heads: Number of heads.
         hidden: Width of both hidden layers of f.
         unfolds: Number S of steps of the ODE solver in each interval.
         point_mass: Weight of an observation, in units of `time_scale`.
         causal: Whether the integrals for step i end there.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> time = torch.rand(2, 10).cumsum(1)
@@ -74,19 +69,13 @@ class CTA(SequenceModel):
         causal: bool = False,
         time_scale: float = 1.0,
     ) -> None:
-        super().__init__(d_input, d_model, time_scale)
-        split_heads(d_model, num_heads)
-        self.num_heads = num_heads
+        super().__init__(d_input, d_model, num_heads, time_scale)
         self.hidden = whole("hidden", hidden, 1)
         self.unfolds = whole("unfolds", unfolds, 1)
         self.point_mass = real("point_mass", point_mass, 0.0, 1e6, open_low=True)
         self.causal = flag("causal", causal)
         self.flow = nn.Sequential(
-            nn.Linear(d_model, hidden),
-            nn.Tanh(),
-            nn.Linear(hidden, hidden),
-            nn.Tanh(),
-            nn.Linear(hidden, d_model),
+            nn.Linear(d_model, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, d_model)
         )
         self.jump = nn.GRUCell(d_input, d_model)
         self.query_proj = nn.Linear(d_model, d_model)
@@ -105,13 +94,9 @@ class CTA(SequenceModel):
         return self.out_proj(join_heads(y))
 
     def trajectory(self, x: Tensor, elapsed: Tensor) -> Tensor:
-        """States at the quadrature nodes, [B, T, S + 1, d].
+        """States at the quadrature nodes, [B, T, S + 1, d], from x [B, T, d_input] and elapsed [B, T, 1].
 
-        Those of step i are the middles of the sub-steps before observation i, and the state just after it.
-
-        Args:
-            x: [B, T, d_input].
-            elapsed: [B, T, 1], 0 at the first step.
+        Those of step i are the midpoints of the sub-steps before observation i, and the state just after it.
         """
         jump, flow = self.jump, self.flow
         inputs = linear(x, jump.weight_ih, jump.bias_ih)
@@ -128,7 +113,7 @@ class CTA(SequenceModel):
         return torch.stack(nodes, 1).unflatten(1, (x.shape[1], -1))
 
     def _log_widths(self, steps: Steps, elapsed: Tensor) -> Tensor:
-        """What is added to the scores: [B, 1, 1, T (S + 1)], or [B, 1, T, T (S + 1)] if causal."""
+        """Bias of the scores: [B, 1, 1, T (S + 1)], or [B, 1, T, T (S + 1)] if causal."""
         observed = torch.full_like(elapsed, self.point_mass)
         allowed = steps.allowed_keys()
         if allowed is not None:

@@ -1,4 +1,4 @@
-"""DeepState (Rangapuram et al., 2018): a recurrent network that sets the parameters of a Kalman filter."""
+"""DeepState (Rangapuram et al., 2018): an LSTM that sets the parameters of a Kalman filter."""
 
 import torch
 from torch import Tensor, nn
@@ -6,13 +6,12 @@ from torch.nn.functional import softplus
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel
+from nacre.models._base import SequenceModel, Steps
 from nacre.models._kalman import Filtered, kalman_filter, transition
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-from nacre.models._steps import Steps
 
-# Bounds of standard deviations. Observations are learned, so only the least noise keeps their likelihood finite.
+# Bounds of standard deviations. Observations are learned: only a minimum of noise keeps their likelihood finite.
 _NOISE = (0.01, 1.0)
 _DRIVE = (1e-6, 1.0)
 _PRIOR = (1e-6, 1.0)
@@ -48,7 +47,7 @@ class DeepState(SequenceModel):
     and is trained by the likelihood of z, which a Kalman filter computes for each series on its own.
 
     This layer is a reconstruction, because a layer has no series z to explain. It makes some, z = W x, filters
-    each of these channels, and gives a linear map of the LSTM's outputs and the means of the filtered states.
+    each of these channels, and returns a linear map of the LSTM's outputs and the means of the filtered states.
 
     Elapsed time acts between steps; the LSTM does not see it. States follow dl = -rate l dt + g dw with
     rate = softplus(rho), so that over the time e from step i - 1 to step i, with rate and g of step i - 1 (in the
@@ -57,21 +56,18 @@ class DeepState(SequenceModel):
         F = diag(exp(-rate e)),    Q_jk = g_j g_k (1 - exp(-(rate_j + rate_k) e)) / (rate_j + rate_k),
 
     which for short e is the published g g' for each unit of time. The first step sees a learned prior. Standard
-    deviations are bounded as in the implementation of GluonTS, but with a larger least noise (0.01) and larger
-    innovations (up to 1).
+    deviations are bounded as in GluonTS, but with a larger minimum of noise (0.01) and larger innovations (up to
+    1).
 
-    In training `aux_loss` is the negative log likelihood of z, the mean over valid steps and channels. It is meant
-    to be added to a loss with a weight: as the layer makes both z_t and b_t from x_t, it can always lower this by
-    making z easy to predict. It cannot fall below log(0.01) + log(2 pi) / 2, about -3.69.
+    In training `aux_loss` is the negative log likelihood of z, the mean over valid steps and channels, to be added
+    to a loss with a weight: as the layer makes both z_t and b_t from x_t, it can always lower this by making z
+    easy to predict. It cannot fall below log(0.01) + log(2 pi) / 2, about -3.69.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output.
         hidden: Width of the LSTM.
         layers: Layers of the LSTM.
         channels: Number of series, each with a filter of its own.
         latent: States of each filter.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> model = DeepState(7, 64)
@@ -139,5 +135,5 @@ def _bounded(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def _step_before(x: Tensor) -> Tensor:
-    """What is given at step i - 1, at step i. The first step stays: nothing moves before it."""
+    """Shift [B, T, ...] by one step; the first stays, as there is no transition before it."""
     return torch.cat([x[:, :1], x[:, :-1]], 1)

@@ -5,11 +5,10 @@ from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._base import SequenceModel, Steps, unbind_time
 from nacre.models._flow import relaxing_steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-from nacre.models._steps import Steps
 
 
 @register(
@@ -40,15 +39,9 @@ class GRUODE(SequenceModel):
     the input between observations and corrects the state at each of them, with a loss of its own. Holding the
     input instead is a reconstruction, as in the public code of the NAC paper.
 
-    No unit leaves [-1, 1]. For that no Euler step is longer than 1 unit, where the method could overshoot, and far
-    beyond diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual time
+    No unit leaves [-1, 1], because no Euler step is longer than 1 unit, where the method could overshoot and then
+    diverge: a gap of more than `unfolds` units counts as that long. Choose `time_scale` near the usual time
     between steps.
-
-    Args:
-        d_input: Width of the input.
-        d_model: Width of the state, which is the output.
-        unfolds: Solver steps between two inputs.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> GRUODE(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape

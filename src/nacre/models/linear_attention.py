@@ -5,14 +5,12 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, flag
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, heads_of, split_heads
+from nacre.models._base import AttentionModel, Steps, heads_of
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice
-from nacre.models._steps import Steps
 
 _EPSILON = 1e-8
 _QUERIES = 256  # at a time, so that their scores stay in the cache
-
 _NORMS = ("all", "head")
 
 
@@ -30,7 +28,7 @@ _NORMS = ("all", "head")
     space={"norm": Choice(_NORMS)},
 )
 @saveable("ReLA")
-class ReLA(SequenceModel):
+class ReLA(AttentionModel):
     """Attention with rectified scores, which are sparse and are not normalised over the keys.
 
     For each head
@@ -47,9 +45,6 @@ class ReLA(SequenceModel):
     positive gives b_o.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         norm: "all" takes the norm over all heads, "head" over each head.
         causal: Whether step i sees only steps up to i.
 
@@ -61,16 +56,14 @@ class ReLA(SequenceModel):
     def __init__(
         self, d_input: int, d_model: int, num_heads: int, *, norm: str = "all", causal: bool = False
     ) -> None:
-        super().__init__(d_input, d_model)
-        d_head = split_heads(d_model, num_heads)
+        super().__init__(d_input, d_model, num_heads)
         choice("norm", norm, _NORMS)
-        self.num_heads = num_heads
         self.norm = norm
         self.causal = flag("causal", causal)
         self.query_proj = nn.Linear(d_input, d_model)
         self.key_proj = nn.Linear(d_input, d_model)
         self.value_proj = nn.Linear(d_input, d_model)
-        width = d_model if norm == "all" else d_head
+        width = d_model if norm == "all" else d_model // num_heads
         self.norm_scale = nn.Parameter(torch.ones(width))
         self.norm_gate = nn.Parameter(torch.ones(width))
         self.out_proj = nn.Linear(d_model, d_model)
@@ -93,7 +86,7 @@ class ReLA(SequenceModel):
         for start in range(0, q.shape[2], _QUERIES):
             seen = slice(start + _QUERIES if self.causal else None)
             scores = q[:, :, start : start + _QUERIES] @ k[:, :, seen].mT
-            # In place, so that training keeps one table only: neither a product nor `tril` needs its result again.
+            # In place, so that training keeps one table only: no backward pass needs the product or `tril`.
             if self.causal:
                 scores.tril_(start)
             parts.append(scores.relu_() @ v[:, :, seen])

@@ -5,11 +5,10 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel
+from nacre.models._base import SequenceModel, Steps
 from nacre.models._ltc_neurons import LTCNeurons
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
-from nacre.models._steps import Steps
 from nacre.wiring.wiring import Wiring
 
 
@@ -35,19 +34,16 @@ class LTCFC(SequenceModel):
         capacity_j dv_j/dt = leak_j (rest_j - v_j) + sum over synapses i -> j of w_ij y_ij(u_i) (E_ij - v_j),
 
     where sources u are the neurons' v and the inputs x * scale + shift, held for the time since the step before
-    (one unit at the first). The output is v * scale + shift. Neurons start at 0, and are solved for by the fused
-    semi-implicit step of ncps, see `LTCNeurons`: with the same numbers, the outputs are those of ncps.
+    (one unit at the first). The output is v * scale + shift. Neurons start at 0 and take the fused semi-implicit
+    steps of ncps, see `LTCNeurons`: with the same parameters, the outputs are those of ncps.
 
     Ours: w, leak and capacity are softplus of raw parameters that start at ncps' initial values, so that training
     cannot make them negative (ncps leaves clamping to its user); each row has its own time (ncps takes one for all
-    rows); steps of no time leave the state as it is. The scale and shift of inputs are those of ncps, although
-    sigma and mu of the synapses from an input could express the same.
+    rows); steps of no time leave the state as it is. Inputs have the scale and shift of ncps, although sigma and
+    mu of their synapses could express the same.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, and number of neurons.
         unfolds: Solver steps for each step of the sequence.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> LTCFC(7, 16)(torch.rand(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
@@ -90,12 +86,9 @@ class LTCNCP(SequenceModel):
     ncps' scale and shift of each output, which it contains.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, and number of neurons if at least 8.
         unfolds: Solver steps for each step of the sequence.
-        sparsity: Share of the synapses between two groups of neurons that do not exist, from 0.1 to 0.9.
-        seed: Of the wiring.
-        time_scale: What time stamps are divided by.
+        sparsity: Share of the synapses between two groups that are left out, from 0.1 to 0.9.
+        seed: Seed of the wiring.
 
     Example:
         >>> LTCNCP(7, 16)(torch.rand(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape

@@ -5,12 +5,11 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._base import SequenceModel, Steps, unbind_time
 from nacre.models._flow import SOLVERS, flow, tanh_field
 from nacre.models._lstm import LSTMStep
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
-from nacre.models._steps import Steps
 
 
 @register(
@@ -34,17 +33,13 @@ class MMRNN(SequenceModel):
         h = state after dh/dt = V tanh(U h + a) + b, from h', for the time since the last step
 
     Memory c never flows, so that gradients reach far back through it however long the gaps are. States start at 0;
-    output i is h after input i and its flow, which at the first step takes 1 unit of time.
-
-    The order of the two steps, the field and 3 solver steps are those of the paper's PyTorch code; biases of the
-    LSTM that start at 1 for the forget gate and at 0 for the others are a choice of this layer.
+    output i is h after input i and its flow, which at the first step takes 1 unit of time. The order of the two
+    steps, the field, whose hidden layer has the width d_model, and 3 solver steps are those of the paper's PyTorch
+    code. Ours: the bias of the forget gate starts at 1, the others at 0.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the state, which is the output, and of the field's hidden layer.
         solver: "euler", "heun" or "rk4".
         unfolds: Solver steps between two inputs.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> MMRNN(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
@@ -52,13 +47,7 @@ class MMRNN(SequenceModel):
     """
 
     def __init__(
-        self,
-        d_input: int,
-        d_model: int,
-        *,
-        solver: str = "euler",
-        unfolds: int = 3,
-        time_scale: float = 1.0,
+        self, d_input: int, d_model: int, *, solver: str = "euler", unfolds: int = 3, time_scale: float = 1.0
     ) -> None:
         super().__init__(d_input, d_model, time_scale)
         choice("solver", solver, SOLVERS)

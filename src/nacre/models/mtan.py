@@ -6,19 +6,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, heads_of, join_heads
+from nacre.models._base import SequenceModel, Steps, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-from nacre.models._steps import Steps
 
 
 class TimeAttention(nn.Module):
-    """Attention whose scores depend on times only.
-
-    Args:
-        d_time: Width of the time embedding, a multiple of `num_heads`.
-        num_heads: Number of heads.
-    """
+    """Attention whose scores depend on times only, by embeddings of width `d_time`."""
 
     def __init__(self, d_time: int, num_heads: int) -> None:
         super().__init__()
@@ -29,9 +23,9 @@ class TimeAttention(nn.Module):
         self.key_proj = nn.Linear(d_time, d_time, bias=False)  # the softmax would cancel a bias
 
     def embed(self, time: Tensor, linear_time: Tensor) -> Tensor:
-        """Embeddings [B, T, E] of times [B, T], whose linear part may count from elsewhere.
+        """Embeddings [B, T, E] of times [B, T], whose linear part may have another origin.
 
-        In float64 until the sine is taken: the phase of a stamp of today has ten digits before the point.
+        In float64 until the sine is taken: seconds since 1970 have ten digits before the point.
         """
         frequency, phase = self.frequency.double(), self.phase.double()
         linear = linear_time.unsqueeze(-1) * frequency[:1] + phase[:1]
@@ -39,18 +33,11 @@ class TimeAttention(nn.Module):
         return torch.cat([linear, waves], -1).to(self.frequency.dtype)
 
     def forward(self, query_time: Tensor, key_time: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
-        """Means of values, weighted by time.
+        """Means [B, Q, H V] of values [B, K, V], which all heads share, at times [B, Q] and [B, K] in float64.
 
-        Args:
-            query_time: [B, Q] float64.
-            key_time: [B, K] float64.
-            value: [B, K, V], the same for all heads.
-            allowed: Which keys may be used, [B, 1, 1, K] bool; None for all.
-
-        Returns:
-            [B, Q, H V].
+        Keys may be used where `allowed` [B, 1, 1, K] is None or True.
         """
-        # What all keys of a row share, the softmax cancels: counting their linear part from the first key changes
+        # The softmax cancels what all keys of a row share: counting their linear part from the first key changes
         # nothing but the rounding.
         keys = self.key_proj(self.embed(key_time, key_time - key_time[:, :1]))
         queries = self.query_proj(self.embed(query_time, query_time))
@@ -83,21 +70,17 @@ class MTAN(SequenceModel):
         y_i = V [sum over references r of a'_h(t_i, r) g(r), for each head h] + c'
 
     The attention is the published one; both attentions have an embedding and projections of their own, as in the
-    authors' code. Their network ends in a classifier, or in a variational autoencoder for interpolation. That it
-    is one layer here, without latent noise, read out at the times of its own input, is our assembly. So is that
-    all features of a valid step count as observed, so that all of them share one softmax.
+    authors' code. Their network ends in a classifier, or in a variational autoencoder for interpolation. Ours: one
+    layer without latent noise, read out at the times of its own input, and all features of a valid step count as
+    observed, so that they share one softmax. The GRU has the width d_model in each direction.
 
     The reference times are evenly spaced over [0, 1] in units of `time_scale`. Choose it so that sequences last
     about one unit, and count stamps from where sequences begin. Others give finite outputs, but far outside [0, 1]
     the linear part of the embedding outweighs the waves in the second attention.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, and of the GRU in each direction.
-        num_heads: Number of heads.
         d_time: Width E of the time embeddings, a multiple of `num_heads`.
         references: Number of reference times.
-        time_scale: What time stamps are divided by.
 
     Example:
         >>> time = 48 * torch.rand(2, 10).sort(1).values  # hours since admission, for two days
@@ -120,7 +103,7 @@ class MTAN(SequenceModel):
         self.d_time = whole("d_time", d_time, 2)
         self.references = whole("references", references, 2)
         if d_time % num_heads:
-            raise ValueError(f"d_time must be a multiple of num_heads, got d_time={d_time}, num_heads={num_heads}")
+            raise ValueError(f"d_time must be a multiple of num_heads, got {d_time=}, {num_heads=}")
         self.encoder = TimeAttention(d_time, num_heads)
         self.encoder_proj = nn.Linear(num_heads * d_input, d_model)
         self.gru = nn.GRU(d_model, d_model, batch_first=True, bidirectional=True)

@@ -25,8 +25,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "nac-steady": ({"mode": "steady"}, "logits at their steady state"),
 }
 
-
-# A product is cheap beside a circuit: a query is compared with all of 256 keys, a quarter of 1,024.
+# A product is cheap beside a circuit: a query is compared with all of 256 keys, with a quarter of 1,024.
 PLUS: dict[str, Any] = {"match": "both", "reach": 256}
 
 # What `nacre tune` searches; a row of the paper's table keeps what it stands for.
@@ -50,7 +49,6 @@ def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "
         cost="T² n" if preset.get("top_k", 8) is None else "T√T d + TKn",
         checked="slow reference",
     )
-
     space = {option: dimension for option, dimension in SPACE.items() if option not in preset}
     space |= PLUS_SPACE if "match" in preset else {}
 

@@ -4,9 +4,9 @@ from torch import Tensor
 
 from nacre._util.checks import real
 from nacre.io import saveable
+from nacre.models._base import Steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
-from nacre.models._steps import Steps
 from nacre.models._transformer_block import BlockFlow
 
 
@@ -29,15 +29,11 @@ class ODEFormer(BlockFlow):
 
         y = W x + b,    then S times, with the same weights:  y <- y + h f(y)
 
-    The published ODEFormer is a transformer that reads a trajectory and writes the formula of its differential
-    equation; it is no layer. This one is a reconstruction of what the NAC paper compares with under that name. As
-    there, f is the whole post-norm block with its residual paths, so that f(y) is about sqrt(d_model) long for
-    any y.
+    The published ODEFormer is no layer, but a transformer that reads a trajectory and writes the formula of its
+    differential equation. This one reconstructs what the NAC paper compares with under that name. As there, f is
+    the whole post-norm block with its residual paths, so that |f(y)| is about sqrt(d_model) for any y.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         steps: Number S of steps.
         step_size: Length h of a step.
         d_feedforward: Width of the block's hidden layer; None means `d_model`.
@@ -61,15 +57,7 @@ class ODEFormer(BlockFlow):
         dropout: float = 0.0,
         causal: bool = False,
     ) -> None:
-        super().__init__(
-            d_input,
-            d_model,
-            num_heads,
-            steps=steps,
-            d_feedforward=d_feedforward,
-            dropout=dropout,
-            causal=causal,
-        )
+        super().__init__(d_input, d_model, num_heads, steps, d_feedforward, dropout, causal)
         self.step_size = real("step_size", step_size, 0.0, float("inf"), open_low=True)
 
     def run(self, steps: Steps) -> Tensor:

@@ -1,12 +1,12 @@
-"""OT-Transformer (Kan et al., 2025): a transformer as a flow, with a cost of transport."""
+"""OT-Transformer (Kan et al., 2025): a transformer as a flow, with a transport cost."""
 
 from torch import Tensor
 
 from nacre._util.checks import real
 from nacre.io import saveable
+from nacre.models._base import Steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
-from nacre.models._steps import Steps
 from nacre.models._transformer_block import BlockFlow
 
 
@@ -25,7 +25,7 @@ from nacre.models._transformer_block import BlockFlow
 )
 @saveable("OTTransformer")
 class OTTransformer(BlockFlow):
-    """A transformer block f as the velocity of a flow that is to take short paths.
+    """A transformer block f as the velocity of a flow, with a loss that favours short paths.
 
         y_0 = W x + b,    y_(m+1) = y_m + (h / M) f(y_m)
 
@@ -36,16 +36,13 @@ class OTTransformer(BlockFlow):
     over valid steps and features, to be added to the loss.
 
     As published, f is added whole, with its residual paths and last norm. That norm fixes mean(f²) up to its own
-    weight and bias, which are what the cost mostly acts on. The published f may be a stack of blocks; here it is
-    one post-norm block.
+    weight and bias, on which the cost mostly acts. The published f may be a stack of blocks; here it is one
+    post-norm block.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         steps: Number M of steps.
         horizon: Length h of the flow.
-        penalty: Weight of the cost of transport.
+        penalty: Weight of the transport cost.
         d_feedforward: Width of the block's hidden layer; None means `d_model`.
         dropout: Share dropped in training, as in `torch.nn.TransformerEncoderLayer`.
         causal: Whether step i sees only steps up to i.
@@ -68,15 +65,7 @@ class OTTransformer(BlockFlow):
         dropout: float = 0.0,
         causal: bool = False,
     ) -> None:
-        super().__init__(
-            d_input,
-            d_model,
-            num_heads,
-            steps=steps,
-            d_feedforward=d_feedforward,
-            dropout=dropout,
-            causal=causal,
-        )
+        super().__init__(d_input, d_model, num_heads, steps, d_feedforward, dropout, causal)
         self.horizon = real("horizon", horizon, 0.0, float("inf"), open_low=True)
         self.penalty = real("penalty", penalty, 0.0, float("inf"))
 
@@ -90,8 +79,7 @@ class OTTransformer(BlockFlow):
             y = y + step_size * velocity
             if self.training:
                 cost = cost + step_size * _mean_square(velocity, steps)
-        if self.training:
-            self.aux_loss = self.penalty / 2 * cost
+        self.aux_loss = self.penalty / 2 * cost if self.training else None
         return y
 
 

@@ -8,10 +8,9 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nacre._util.checks import choice, real, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
+from nacre.models._base import AttentionModel, Steps, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real, Whole
-from nacre.models._steps import Steps
 
 _PDES = ("diffusion", "reaction", "wave")
 
@@ -30,7 +29,7 @@ _PDES = ("diffusion", "reaction", "wave")
     space={"pde": Choice(_PDES), "steps": Whole(1, 8), "alpha": Real(0.01, 0.5, log=True)},
 )
 @saveable("PDEAttention")
-class PDEAttention(SequenceModel):
+class PDEAttention(AttentionModel):
     """Softmax attention whose weights A evolve for a few steps of pseudo-time along the axis of keys.
 
     With A_0 = softmax(Q K' / sqrt(D)) and the discrete Laplacian L over the valid keys,
@@ -42,18 +41,15 @@ class PDEAttention(SequenceModel):
     and the output is W_o [A V] + b_o. L conserves a row's sum, and padding neither gives nor takes.
 
     Published are the equations. Reconstructed: alpha and beta are learned for each head; alpha stays below
-    1 / (2 dt), which keeps every scheme stable and diffused weights in [0, 1]; a first wave step is half a step of
+    1 / (2 dt), which keeps every scheme stable and diffused weights in [0, 1]; a wave's first step has half the
     acceleration, which makes the scheme second-order. Weights of a wave may become negative.
 
-    Diffusion and waves are linear in A, and L is symmetric, so that they act on the values instead, and the table
-    of weights is never made. Reaction makes it at every step, which takes many times as long and T² memory.
+    Diffusion and waves are linear in A, and L is symmetric, so they act on the values instead, and the table of
+    weights is never made. Reaction makes it at every step, which takes many times as long and T² memory.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         pde: "diffusion", "reaction" or "wave".
-        boundary: "reflect" lets nothing out at the first and last valid key; "periodic" joins them.
+        boundary: "reflect" lets no mass out at the first and last valid key; "periodic" joins them.
         steps: Number of steps.
         dt: Length of a step.
         alpha: First diffusivity (speed of waves), below 1 / (2 dt).
@@ -77,11 +73,9 @@ class PDEAttention(SequenceModel):
         alpha: float = 0.1,
         beta: float = 0.1,
     ) -> None:
-        super().__init__(d_input, d_model)
-        split_heads(d_model, num_heads)
+        super().__init__(d_input, d_model, num_heads)
         choice("pde", pde, _PDES)
         choice("boundary", boundary, ("reflect", "periodic"))
-        self.num_heads = num_heads
         self.pde = pde
         self.boundary = boundary
         self.steps = whole("steps", steps, 1)

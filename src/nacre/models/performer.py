@@ -6,10 +6,9 @@ from torch.nn.functional import pad
 
 from nacre._util.checks import real, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
+from nacre.models._base import AttentionModel, Steps, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
-from nacre.models._steps import Steps
 
 
 @register(
@@ -26,7 +25,7 @@ from nacre.models._steps import Steps
     space={"features": Whole(32, 512, log=True)},
 )
 @saveable("Performer")
-class Performer(SequenceModel):
+class Performer(AttentionModel):
     """Attention whose cost grows with T: FAVOR+ with positive features of the softmax kernel.
 
     With x' = x / D^(1/4) and m random rows w_j, orthogonal in blocks of D and as long as Gaussian ones,
@@ -35,23 +34,18 @@ class Performer(SequenceModel):
         y = phi(Q) (phi(K)' V) / (phi(Q) phi(K)' 1)
 
     where c, held constant in gradients, is the largest w_j . x' of a query, and of all keys of one sequence and
-    head. The usual factor m^(-1/2) cancels.
+    head. The usual factor m^(-1/2) cancels. With `epsilon` 0 sums of features estimate those of softmax attention
+    without bias, but may underflow and give NaN where queries or keys are long.
 
-    This is the published layer without its causal form. All heads share the random rows, and the projections of
-    queries, keys and values have no bias, both as in the package performer-pytorch. Unlike there, padded keys are
-    left out altogether, and rows are drawn from the uniform distribution of orthogonal matrices: a bare QR
+    This is the published layer without its causal form. As in the package performer-pytorch, all heads share the
+    random rows, and the projections of queries, keys and values have no bias. Unlike there, padded keys are left
+    out altogether, and rows are drawn from the uniform distribution of orthogonal matrices: a bare QR
     decomposition fixes signs, which biases the estimate.
 
-    With `epsilon` 0 sums of features estimate those of softmax attention without bias, but may underflow and give
-    NaN where queries or keys are long.
-
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         features: Number m of random features.
         epsilon: Added to each feature.
-        redraw: Number of forward passes in training with the same random rows; 0 never draws others.
+        redraw: Forward passes in training after which rows are drawn anew; 0 for never.
 
     Example:
         >>> Performer(7, 64, 4, features=32)(torch.randn(2, 10, 7)).shape
@@ -59,7 +53,7 @@ class Performer(SequenceModel):
     """
 
     projection: Tensor  # [m, D]
-    passes: Tensor  # scalar, passes in training with this projection
+    passes: Tensor  # scalar, passes in training since it was drawn
 
     def __init__(
         self,
@@ -71,9 +65,7 @@ class Performer(SequenceModel):
         epsilon: float = 1e-4,
         redraw: int = 1000,
     ) -> None:
-        super().__init__(d_input, d_model)
-        d_head = split_heads(d_model, num_heads)
-        self.num_heads = num_heads
+        super().__init__(d_input, d_model, num_heads)
         self.features = whole("features", features, 1)
         self.epsilon = real("epsilon", epsilon, 0.0, 1.0)
         self.redraw = whole("redraw", redraw, 0)
@@ -81,7 +73,8 @@ class Performer(SequenceModel):
         self.key_proj = nn.Linear(d_input, d_model, bias=False)
         self.value_proj = nn.Linear(d_input, d_model, bias=False)
         self.out_proj = nn.Linear(d_model, d_model)
-        self.register_buffer("projection", draw_projection(features, d_head).to(self.out_proj.weight.dtype))
+        projection = draw_projection(features, d_model // num_heads)
+        self.register_buffer("projection", projection.to(self.out_proj.weight.dtype))
         self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
 
     def run(self, steps: Steps) -> Tensor:
@@ -130,12 +123,7 @@ class Performer(SequenceModel):
 
 
 def draw_projection(features: int, width: int) -> Tensor:
-    """Random rows [features, width] in float64, each Gaussian, orthogonal in blocks of `width`.
-
-    Args:
-        features: Number of rows.
-        width: Length of a row.
-    """
+    """Random rows [features, width] in float64, each Gaussian, orthogonal in blocks of `width`."""
     blocks = torch.randn(-(-features // width), width, width, dtype=torch.float64)
     q, r = torch.linalg.qr(blocks)
     # Only with a positive diagonal of R is Q uniform; LAPACK's first row always begins with a negative number.

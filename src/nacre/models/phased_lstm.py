@@ -1,4 +1,4 @@
-"""PhasedLSTM (Neil et al., 2016): an LSTM whose units open and close with rhythms of their own."""
+"""PhasedLSTM (Neil et al., 2016): an LSTM whose units open and close periodically."""
 
 import math
 
@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, unbind_time
+from nacre.models._base import SequenceModel, Steps, unbind_time
 from nacre.models._lstm import LSTMStep
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real
-from nacre.models._steps import Steps
 
 _OPEN_RATIO = 0.05  # r_on at the start, as in the paper
 
@@ -47,20 +46,15 @@ class PhasedLSTM(SequenceModel):
     As published, the leak only lets gradients through closed gates in training: in evaluation it is 0, and closed
     units do not change at all. Outputs in training and in evaluation therefore differ a little, as with dropout.
 
-    Choices of this layer: tau is kept as its logarithm and r_on as its logit, so that training keeps tau > 0 and
-    0 < r_on < 1; there are no peephole weights, so that wide-open gates make this `torch.nn.LSTM`. tau starts
-    log-uniform in [1, max_period], s uniform in [0, tau], r_on at 0.05.
-
-    The gradient of tau grows with t: to train it, count stamps from an origin near the data, not from 1970.
+    Ours: tau is stored as its logarithm and r_on as its logit, so that training keeps tau > 0 and 0 < r_on < 1;
+    there are no peephole weights, so that wide-open gates make this `torch.nn.LSTM`. tau starts log-uniform in
+    [1, max_period], s uniform in [0, tau], r_on at 0.05. The gradient of tau grows with t: to train it, count
+    stamps from an origin near the data, not from 1970.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the state, which is the output.
         leak: Slope of the openness of closed gates in training.
-        max_period: Longest period that a unit may start with, in units of `time_scale`; 20 is about e³, the end of
-            a range of the paper. Keep it below the span of the sequences: a gate that no step finds open cannot
-            learn its r_on.
-        time_scale: What time stamps are divided by.
+        max_period: Longest initial period, in units of `time_scale`; 20 is about e³, the end of a range of the
+            paper. Keep it below the span of the sequences: a gate that no step finds open cannot learn its r_on.
 
     Example:
         >>> PhasedLSTM(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
@@ -68,13 +62,7 @@ class PhasedLSTM(SequenceModel):
     """
 
     def __init__(
-        self,
-        d_input: int,
-        d_model: int,
-        *,
-        leak: float = 1e-3,
-        max_period: float = 20.0,
-        time_scale: float = 1.0,
+        self, d_input: int, d_model: int, *, leak: float = 1e-3, max_period: float = 20.0, time_scale: float = 1.0
     ) -> None:
         super().__init__(d_input, d_model, time_scale)
         self.leak = real("leak", leak, 0.0, 1.0)

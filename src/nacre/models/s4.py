@@ -8,11 +8,10 @@ from torch.nn.functional import gelu, glu
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel
+from nacre.models._base import SequenceModel, Steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._s4_kernel import common_interval, convolve, legs_spectrum, recur
 from nacre.models._search_space import Whole
-from nacre.models._steps import Steps
 
 _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
 
@@ -43,17 +42,15 @@ class S4(SequenceModel):
 
         x_i = exp(Lambda Delta e_i) x_{i-1} + (exp(Lambda Delta e_i) - 1) / Lambda u_i.
 
-    The block gives LayerNorm(u + GLU(V gelu(y))). Where all steps of a batch are equally far apart the outputs are
-    a convolution by FFT, otherwise a scan; both are the same function of the same parameters.
+    The output is LayerNorm(u + GLU(V gelu(y))). Where all steps of a batch are equally far apart it is computed by
+    an FFT convolution, otherwise by a scan; both are the same function of the same parameters.
 
-    S4D-LegS is published for a fixed step, with B and C. Here elapsed time scales the step (as in S5), and C takes
-    the place of B C, which only occur together; it starts as they would. Lambda starts at the eigenvalues of the
-    normal part of the HiPPO-LegS matrix, Delta log-uniform in 0.001 to 0.1. Without the dropout of the published
-    block. Its authors train Lambda, Delta and C with a small learning rate (0.001) and without weight decay.
+    S4D-LegS is published for a fixed step, with B and C. Here elapsed time scales the step (as in S5), and C
+    stands for the product B C and starts as that would. Lambda starts at the eigenvalues of the normal part of the
+    HiPPO-LegS matrix, Delta log-uniform in 0.001 to 0.1. There is no dropout, unlike in the published block. Its
+    authors train Lambda, Delta and C with a small learning rate (0.001) and without weight decay.
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, and number of channels.
         d_state: States of each channel, even.
         time_scale: What time stamps are divided by. One unit of the result is one step of the published model.
 

@@ -5,10 +5,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from nacre._util.checks import flag, real
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, heads_of, join_heads, split_heads
+from nacre.models._base import AttentionModel, Steps, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real
-from nacre.models._steps import Steps
 
 
 @register(
@@ -25,16 +24,13 @@ from nacre.models._steps import Steps
     space={"dropout": Real(0.0, 0.5)},
 )
 @saveable("SDPA")
-class SDPA(SequenceModel):
+class SDPA(AttentionModel):
     """Multi-head attention with torch's fused kernel.
 
     Equal to `torch.nn.MultiheadAttention` with the same weights, except that the key projection has no bias (a
     softmax cancels it, so it could never learn).
 
     Args:
-        d_input: Width of the input.
-        d_model: Width of the output, a multiple of `num_heads`.
-        num_heads: Number of heads.
         causal: Whether step i sees only steps up to i.
         dropout: Share of attention weights dropped in training.
 
@@ -46,9 +42,7 @@ class SDPA(SequenceModel):
     def __init__(
         self, d_input: int, d_model: int, num_heads: int, *, causal: bool = False, dropout: float = 0.0
     ) -> None:
-        super().__init__(d_input, d_model)
-        split_heads(d_model, num_heads)
-        self.num_heads = num_heads
+        super().__init__(d_input, d_model, num_heads)
         self.causal = flag("causal", causal)
         self.dropout = real("dropout", dropout, 0.0, 1.0)
         self.query_proj = nn.Linear(d_input, d_model)
@@ -63,11 +57,6 @@ class SDPA(SequenceModel):
         # Padding comes last, so a causal query cannot see it.
         allowed = None if self.causal else steps.allowed_keys()
         y = scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=allowed,
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=self.causal,
+            q, k, v, attn_mask=allowed, dropout_p=self.dropout if self.training else 0.0, is_causal=self.causal
         )
         return self.out_proj(join_heads(y))

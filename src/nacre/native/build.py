@@ -1,8 +1,7 @@
 """Build the C++ kernels.
 
-They need a C++ compiler but no headers of torch or Python, so a build takes seconds. The library is kept in the
-user's cache under a name made of the source, the flags and the processor: another version, flag or machine builds
-its own.
+They need a C++ compiler but no headers of torch or Python, so a build takes seconds. The library is cached under a
+hash of the source, the flags and the processor: another version, flag or machine builds its own.
 """
 
 import hashlib
@@ -14,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from nacre._util.files import cache_folder
+from nacre._util.provenance import cpu_info
 
 _HERE = Path(__file__).parent
 _SOURCES = ("cfc.cpp", "circuit.cpp", "ltc.cpp", "selection.cpp", "selected.cpp")
@@ -22,10 +22,7 @@ _BUILD_SECONDS = 120
 
 
 def build(folder: Path | None = None) -> Path:
-    """Compile the kernels unless that has been done, and return the library's path.
-
-    Args:
-        folder: Where to keep it; None for the user's cache.
+    """Path of the compiled kernels in a folder (None: the user's cache), built there if they are missing.
 
     Raises:
         RuntimeError: If there is no compiler or it fails.
@@ -78,14 +75,6 @@ def _fingerprint(compiler: str) -> str:
     digest = hashlib.sha256()
     for path in sorted(_HERE.glob("*.[ch]*")):
         digest.update(path.read_bytes())
-    digest.update(repr((compiler, _FLAGS, platform.machine(), _processor())).encode())
+    # -march=native depends on the instructions that the processor has.
+    digest.update(repr((compiler, _FLAGS, platform.machine(), cpu_info("flags", "Features"))).encode())
     return digest.hexdigest()[:16]
-
-
-def _processor() -> str:
-    """What decides which instructions -march=native uses."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

@@ -22,40 +22,26 @@ class _Layer(ctypes.Structure):
 
 
 def run_layer(
-    drive: Tensor,
-    elapsed: Tensor,
-    recurrent: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
+    drive: Tensor,  # [B, T, m], or [B, T, 4n] where there is no hidden layer
+    elapsed: Tensor,  # [B, T, 1]
+    recurrent: Tensor,  # [n, m] or [n, 4n]
+    weight: Tensor | None,  # [m, 4n] from a hidden layer to the heads; None where there is none
+    bias: Tensor | None,  # [4n] of the heads, with `weight`
     *,
-    gate: bool,
-    loop: Callable[..., Tensor],
+    gate: bool,  # whether the first content of the new state has the factor 1 - s, and not 1
+    loop: Callable[..., Tensor],  # the same in PyTorch from these five tensors, for gradients of gradients
 ) -> Tensor:
-    """What a loop over the steps gives, without gradients by elapsed.
-
-    Args:
-        drive: [B, T, m], or [B, T, 4n] where there is no hidden layer.
-        elapsed: [B, T, 1].
-        recurrent: [n, m] or [n, 4n].
-        weight: [m, 4n] from a hidden layer to the heads; None where there is none.
-        bias: [4n] of the heads, with `weight`.
-        gate: Whether the first content of the new state is weighed with 1 - s, and not with 1.
-        loop: The same in PyTorch, from drive, elapsed, recurrent, weight and bias, for gradients of gradients.
-
-    Returns:
-        [B, T, n].
-    """
-    # Here and not inside the function below, whose gradients of gradients must find the tensors it was given.
+    """States [B, T, n] that `loop` would give, without gradients by elapsed."""
+    # Made contiguous here and not in `forward`: gradients of gradients must find the tensors it was given.
     given = (drive, elapsed, recurrent, weight, bias)
     return _Run.apply(*(None if x is None else x.contiguous() for x in given), gate, loop)
 
 
 class _Run(torch.autograd.Function):
-    """`run_layer`; keeps the states only, and computes everything else again for all steps at once."""
+    """`run_layer`; stores only the states, and recomputes everything else for all steps at once."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:  # noqa: ANN401
-        """Call the kernel."""
         inputs: _Inputs = args[:5]
         ctx.gate, ctx.loop = args[5:]
         drive, recurrent = inputs[0], inputs[2]
@@ -66,7 +52,6 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        """Gradients by drive, recurrent, weight and bias."""
         inputs: _Inputs = ctx.saved_tensors[:5]
         out = ctx.saved_tensors[5]
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients

@@ -1,9 +1,9 @@
 """`settle_selected`: motor neurons of every selected pair by the compiled kernel, forward and backward."""
 
 import ctypes
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,16 @@ import torch
 from torch import Tensor
 
 from nacre.native.activations import ACTIVATION_CODES
-from nacre.native.library import call
+from nacre.native.library import call, torch_grads
 from nacre.native.program import Program, evaluate
 
 _POINTER = ctypes.c_void_p
+_SIZES = ("rows", "outputs", "columns", "constants", "synapses", "activation")
 
 
 class _Program(ctypes.Structure):
     _fields_ = (
-        *(
-            (name, ctypes.c_int32)
-            for name in ("rows", "outputs", "columns", "constants", "synapses", "activation")
-        ),
+        *((name, ctypes.c_int32) for name in _SIZES),
         *((name, _POINTER) for name in ("kind", "base", "active", "start", "source")),
         *((name, _POINTER) for name in ("out_start", "out_target", "out_synapse")),
     )
@@ -37,7 +35,7 @@ class _Pairs(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Circuit:
-    """A program with what else the kernel needs to know of it; plain arrays, so that layers can be copied."""
+    """A program and its sizes for the kernel; plain arrays, so that layers can be copied."""
 
     program: Program
     outputs: int  # rows that are read out, the last ones
@@ -45,7 +43,7 @@ class Circuit:
     constants: int  # neurons that have a bias
     activation: str  # a name in `ACTIVATION_CODES`
 
-    @functools.cached_property
+    @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """Synapses in the order of their targets, and again in the order of their sources."""
         program, rows = self.program, np.arange(len(self.program.kind) + 1)
@@ -69,31 +67,23 @@ class Circuit:
 
 
 def settle_selected(
-    query: Tensor, key: Tensor, weight: Tensor, constant: Tensor, index: Tensor, circuit: Circuit
+    query: Tensor,  # [H, R, P] input drive by queries
+    key: Tensor,  # [H, S, P] input drive by keys
+    weight: Tensor,  # [H or 1, synapses] in the program's order
+    constant: Tensor,  # [H or 1, constants]
+    index: Tensor,  # [H, R, K] selected rows of key
+    circuit: Circuit,
 ) -> Tensor:
-    """Settle the circuit of every selected pair.
-
-    Args:
-        query: [H, R, P] input drive by queries.
-        key: [H, S, P] by keys.
-        weight: [H or 1, synapses] in the program's order.
-        constant: [H or 1, constants].
-        index: [H, R, K] selected rows of key.
-        circuit: The program.
-
-    Returns:
-        States of the output rows [outputs, H, R, K].
-    """
-    # Here and not inside the function below, whose gradients of gradients must find the tensors it was given.
+    """Settle the circuit of every selected pair: states of the output rows [outputs, H, R, K]."""
+    # Made contiguous here and not in `forward`: gradients of gradients must find the tensors it was given.
     return _Settle.apply(*(x.contiguous() for x in (query, key, weight, constant, index)), circuit)
 
 
 class _Settle(torch.autograd.Function):
-    """`settle_selected`; backward computes the circuit again and stores no neuron."""
+    """`settle_selected`; stores no neuron, and settles the circuit again in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:  # noqa: ANN401
-        """Call the kernel."""
         *inputs, circuit = args
         ctx.save_for_backward(*inputs)
         ctx.circuit = circuit
@@ -104,24 +94,21 @@ class _Settle(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        """Gradients by query, key, weight and constant."""
+        *inputs, index = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
-            made = _differentiable_grads(ctx.circuit, ctx.saved_tensors, grad)
-            return (*made, None, None)
-        grads = [torch.zeros_like(x) for x in ctx.saved_tensors[:4]]
+            return (*torch_grads(partial(_settle, ctx.circuit, index), inputs, grad), None, None)
+        grads = [torch.zeros_like(x) for x in inputs]
         _call("backward", ctx.circuit, ctx.saved_tensors, grad.contiguous(), *grads)
         return (*grads, None, None)
 
 
-def _differentiable_grads(circuit: Circuit, inputs: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:
-    """The gradients by PyTorch's own operators, row by row."""
-    query, key, weight, constant, index = inputs
+def _settle(
+    circuit: Circuit, index: Tensor, query: Tensor, key: Tensor, weight: Tensor, constant: Tensor
+) -> Tensor:
+    """`settle_selected` by PyTorch's own operators, row by row."""
     heads = torch.arange(len(index))[:, None, None]
     drive = query.unsqueeze(2) + key[heads, index]  # [H, R, K, P]
-    out = evaluate(circuit.program, circuit.outputs, circuit.activation, drive, weight, constant).movedim(-1, 0)
-    wanted = [x for x in inputs[:4] if x.requires_grad]
-    made = iter(torch.autograd.grad(out, wanted, grad, create_graph=True))
-    return [next(made) if x.requires_grad else None for x in inputs[:4]]
+    return evaluate(circuit.program, circuit.outputs, circuit.activation, drive, weight, constant).movedim(-1, 0)
 
 
 def _call(name: str, circuit: Circuit, inputs: Sequence[Tensor], *tensors: Tensor) -> None:

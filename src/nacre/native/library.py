@@ -1,4 +1,4 @@
-"""The compiled kernels, loaded, and when they may take over from PyTorch."""
+"""Load the compiled kernels, and decide when they replace PyTorch."""
 
 import ctypes
 import functools
@@ -35,7 +35,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def runs(*tensors: Tensor) -> bool:
-    """Whether the kernels can work on these: numbers of one precision in the CPU's memory, and nobody tracing."""
+    """Whether the kernels can work on these: tensors of one precision on the CPU, outside of any tracing."""
     return (
         all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)  # no subclass, such as a fake tensor
         and all(x.device.type == "cpu" and x.dtype == tensors[0].dtype for x in tensors)
@@ -51,7 +51,7 @@ def runs(*tensors: Tensor) -> bool:
 def torch_grads(
     function: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor
 ) -> list[Tensor | None]:
-    """Gradients of a function that computes a kernel's output in PyTorch; they have gradients themselves."""
+    """Gradients, themselves differentiable, of a function that computes a kernel's output in PyTorch."""
     wanted = [x for x in inputs if x is not None and x.requires_grad]
     made = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
     return [next(made) if x is not None and x.requires_grad else None for x in inputs]

@@ -31,57 +31,39 @@ class _Recurrence(ctypes.Structure):
 
 
 def hear(x: Tensor, coefficient: Tensor, source: Tensor, used: Tensor, same: Callable[..., Tensor]) -> Tensor:
-    """What neurons hear through their synapses.
+    """Currents and conductances [R, 2, N] that neurons receive through their synapses.
 
     Args:
         x: [R, F].
         coefficient: [4, N, K] of the synapses: w E, w, sigma, -sigma mu; zeros where there is none.
-        source: [N, K] int32, which of the F features a synapse comes from.
+        source: [N, K] int32, the feature (of F) that a synapse comes from.
         used: [N] int32, slots to visit in each line of K, a multiple of `SLOTS`.
         same: The same from (x, coefficient) in PyTorch, for gradients that have gradients.
-
-    Returns:
-        Currents and conductances [R, 2, N].
     """
-    # Here and not inside the function below, whose gradients of gradients must find the tensors it was given.
+    # Made contiguous here and not in `forward`: gradients of gradients must find the tensors it was given.
     return _Hear.apply(x.contiguous(), coefficient.contiguous(), source, used, same)
 
 
 def unfold(
-    drive: Tensor,
-    delta: Tensor,
-    capacity: Tensor,
-    coefficient: Tensor,
-    source: Tensor,
-    used: Tensor,
-    unfolds: int,
-    same: Callable[..., Tensor],
+    drive: Tensor,  # [B, T, 2, N] currents and conductances from outside
+    delta: Tensor,  # [B, T] length of one unfold
+    capacity: Tensor,  # [N]
+    coefficient: Tensor,  # [4, N, K], see `hear`
+    source: Tensor,  # [N, K] int32
+    used: Tensor,  # [N] int32
+    unfolds: int,  # of a step
+    same: Callable[..., Tensor],  # the same from (drive, delta, capacity, coefficient) in PyTorch
 ) -> Tensor:
-    """States of recurrent neurons that start at 0.
-
-    Args:
-        drive: [B, T, 2, N] currents and conductances from outside.
-        delta: [B, T] length of one unfold.
-        capacity: [N].
-        coefficient: [4, N, K], see `hear`.
-        source: [N, K] int32.
-        used: [N] int32.
-        unfolds: Unfolds of a step.
-        same: The same from (drive, delta, capacity, coefficient) in PyTorch.
-
-    Returns:
-        [B, T, N].
-    """
+    """States [B, T, N] of recurrent neurons that start at 0."""
     floats = (x.contiguous() for x in (drive, delta, capacity, coefficient))
     return _Unfold.apply(*floats, source, used, unfolds, same)
 
 
 class _Hear(torch.autograd.Function):
-    """`hear`; backward computes the sigmoids again."""
+    """`hear`; recomputes the sigmoids in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:  # noqa: ANN401
-        """Call the kernel."""
         x, coefficient, source, used, ctx.same = args
         ctx.save_for_backward(x, coefficient, source, used)
         out = x.new_empty(len(x), 2, coefficient.shape[1])
@@ -90,7 +72,6 @@ class _Hear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        """Gradients by x and coefficient."""
         x, coefficient, source, used = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
             return (*torch_grads(ctx.same, (x, coefficient), grad), None, None, None)
@@ -101,11 +82,10 @@ class _Hear(torch.autograd.Function):
 
 
 class _Unfold(torch.autograd.Function):
-    """`unfold`; keeps the states and nothing else."""
+    """`unfold`; stores the states and nothing else."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:  # noqa: ANN401
-        """Call the kernel."""
         *floats, source, used, ctx.unfolds, ctx.same = args
         drive, _, _, coefficient = floats
         states = drive.new_empty(*drive.shape[:2], drive.shape[3])
@@ -116,7 +96,6 @@ class _Unfold(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        """Gradients by drive, delta, capacity and coefficient."""
         *floats, source, used, states = ctx.saved_tensors
         if torch.is_grad_enabled():
             return (*torch_grads(ctx.same, floats, grad), None, None, None, None)

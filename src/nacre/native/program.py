@@ -1,4 +1,4 @@
-"""A backbone as a program of rows, for the compiled kernel that walks synapses one by one."""
+"""A backbone as a program of rows, for the compiled kernel that visits synapses one by one."""
 
 from __future__ import annotations
 
@@ -31,29 +31,25 @@ class Base(IntEnum):
 class Program:
     """Rows in the order of computation; the last ones are the outputs.
 
-    A row is one neuron at one settle step, or what reaches a neuron at every step (not activated). All arrays are
-    int32. Synapses lie in the order of their target rows.
+    A row is one neuron at one settle step, or the constant input of a neuron (not activated). Arrays are int32.
     """
 
     kind: np.ndarray  # [rows] `Base`
     base: np.ndarray  # [rows] drive column, neuron or row
     active: np.ndarray  # [rows] whether the activation applies
-    target: np.ndarray  # [synapses] row that hears, ascending
-    source: np.ndarray  # [synapses] row that speaks
-    weight: np.ndarray  # [synapses] which recurrent weight, counted along the existing synapses of the wiring
-    neuron: np.ndarray  # [rows] whose state a row is
+    target: np.ndarray  # [synapses] row that a synapse leads to, ascending
+    source: np.ndarray  # [synapses] row that it comes from
+    weight: np.ndarray  # [synapses] index of its weight among the existing synapses of the wiring
+    neuron: np.ndarray  # [rows] id of the neuron
 
 
 def compile_rows(
     polarity: np.ndarray, projected: tuple[int, ...], once: tuple[int, ...], stages: tuple[Stage, ...]
 ) -> Program:
-    """Lay out what `WiredBackbone.settle` computes, row by row.
+    """What `WiredBackbone.settle` computes, row by row.
 
-    Args:
-        polarity: [N, N] existing recurrent synapses.
-        projected: Neurons of the columns of the input drive.
-        once: Neurons computed once.
-        stages: Neurons computed at each step.
+    Takes the recurrent synapses [N, N], the neurons of the columns of the input drive, the neurons computed once,
+    and the stages.
     """
     number = np.full(polarity.shape, -1)
     number[polarity != 0] = np.arange(np.count_nonzero(polarity))
@@ -61,15 +57,15 @@ def compile_rows(
     rows: list[tuple[Base, int, bool, int]] = []
     synapses: list[tuple[int, int, int]] = []  # target row, source row, weight
 
-    def add(kind: Base, base: int, neuron: int, heard: dict[int, int], *, active: bool) -> int:
+    def add(kind: Base, base: int, neuron: int, inputs: dict[int, int], *, active: bool) -> int:
         rows.append((kind, base, active, neuron))
         row = len(rows) - 1
-        sources = (i for i in sorted(heard) if number[i, neuron] >= 0)
-        synapses.extend((row, heard[i], int(number[i, neuron])) for i in sources)
+        sources = (i for i in sorted(inputs) if number[i, neuron] >= 0)
+        synapses.extend((row, inputs[i], int(number[i, neuron])) for i in sources)
         return row
 
     row_of_once = {n: add(Base.DRIVE, column[n], n, {}, active=True) for n in once}
-    held: dict[int, int] = {}  # neuron -> row with all that reaches it at every step
+    held: dict[int, int] = {}  # neuron -> row with its constant input
     before: dict[int, int] = {}
     for stage in stages:
         starts = {n: (Base.DRIVE, column[n]) if stage.fed else (Base.CONSTANT, n) for n in stage.neurons}
@@ -77,8 +73,8 @@ def compile_rows(
             new = [n for n in stage.neurons if n not in held]
             held |= {n: add(*starts[n], n, row_of_once, active=False) for n in new}
             starts = {n: (Base.ROW, held[n]) for n in stage.neurons}
-        heard = before if stage.from_before else {}
-        before = {n: add(*start, n, heard, active=True) for n, start in starts.items()}
+        inputs = before if stage.from_before else {}
+        before = {n: add(*start, n, inputs, active=True) for n, start in starts.items()}
     table = np.array(synapses, dtype=np.int32).reshape(-1, 3)
     kinds, bases, active, neurons = (np.array(values, dtype=np.int32) for values in zip(*rows, strict=True))
     return Program(kinds, bases, active, *np.ascontiguousarray(table.T), neuron=neurons)
@@ -87,18 +83,9 @@ def compile_rows(
 def evaluate(
     program: Program, outputs: int, activation: str, drive: Tensor, weight: Tensor, constant: Tensor
 ) -> Tensor:
-    """Run a program in PyTorch, row by row: slow, but differentiable any number of times.
+    """The last rows [H, ..., outputs] of a program in PyTorch: slow, but differentiable any number of times.
 
-    Args:
-        program: What to run.
-        outputs: How many of the last rows to return.
-        activation: Name of the nonlinearity.
-        drive: [H, ..., P].
-        weight: [H or 1, synapses].
-        constant: [H or 1, N].
-
-    Returns:
-        [H, ..., outputs].
+    Takes drive [H, ..., P], weight [H or 1, synapses] and constant [H or 1, N].
     """
     each = (-1, *[1] * (drive.dim() - 2))  # one number a head
     starts = np.searchsorted(program.target, np.arange(len(program.kind) + 1))
@@ -112,7 +99,7 @@ def evaluate(
             x = constant[:, base].view(each).expand(drive.shape[:-1])
         synapses = slice(starts[i], starts[i + 1])
         if synapses.start < synapses.stop:
-            heard = torch.stack([rows[j] for j in program.source[synapses]], -1)
-            x = x + (heard * weight[:, synapses].view(*each, synapses.stop - synapses.start)).sum(-1)
+            inputs = torch.stack([rows[j] for j in program.source[synapses]], -1)
+            x = x + (inputs * weight[:, synapses].view(*each, synapses.stop - synapses.start)).sum(-1)
         rows.append(ACTIVATIONS[activation](x) if program.active[i] else x)
     return torch.stack(rows[-outputs:], -1)

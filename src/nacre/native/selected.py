@@ -19,28 +19,16 @@ class _Pairs(ctypes.Structure):
 def mix_selected(share: Tensor, value: Tensor, index: Tensor) -> Tensor:
     """out[r, h] = sum over k of share[h, r, k] * value[index[h, r, k], h], without a copy of selected values.
 
-    Args:
-        share: [H, R, K].
-        value: [S, H, D].
-        index: [H, R, K] selected rows of value.
-
-    Returns:
-        [R, H, D].
+    Shapes: share and index [H, R, K], value [S, H, D], result [R, H, D].
     """
-    # Here and not inside the function below, whose gradients of gradients must find the tensors it was given.
+    # Made contiguous here and not in `forward`: gradients of gradients must find the tensors it was given.
     return _Mix.apply(share.contiguous(), value.contiguous(), index.contiguous())
 
 
 def dot_selected(query: Tensor, key: Tensor, index: Tensor) -> Tensor:
     """out[h, r, k] = query[r, h] . key[index[h, r, k], h], without a copy of selected keys.
 
-    Args:
-        query: [R, H, D].
-        key: [S, H, D].
-        index: [H, R, K] selected rows of key.
-
-    Returns:
-        [H, R, K].
+    Shapes: query [R, H, D], key [S, H, D], index and result [H, R, K].
     """
     return _Dot.apply(query.contiguous(), key.contiguous(), index.contiguous())
 
@@ -50,13 +38,11 @@ class _Mix(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, share: Tensor, value: Tensor, index: Tensor) -> Tensor:  # noqa: ANN401
-        """Call the kernel."""
         ctx.save_for_backward(share, value, index)
         return _run("sum", index, share, value, share.new_empty(index.shape[1], *value.shape[1:]))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        """Gradients by share and value."""
         share, value, index = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
             head = torch.arange(len(index))[:, None, None]
@@ -71,13 +57,11 @@ class _Dot(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, index: Tensor) -> Tensor:  # noqa: ANN401
-        """Call the kernel."""
         ctx.save_for_backward(query, key, index)
         return _run("dot", index, query, key, query.new_empty(index.shape))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        """Gradients by query and key."""
         query, key, index = ctx.saved_tensors
         if torch.is_grad_enabled():
             head = torch.arange(len(index))[:, None, None]
@@ -89,7 +73,7 @@ class _Dot(torch.autograd.Function):
 
 
 def _run(name: str, index: Tensor, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """Call a kernel on the pairs of an index; b has rows [.., H, D]."""
+    """Call a kernel on the pairs of an index [H, R, K]; b is [.., H, D]."""
     call(name, out.dtype, _Pairs(*index.shape, b.shape[2], index.data_ptr()), a, b, out)
     return out
 
@@ -101,7 +85,5 @@ def _pairwise(query: Tensor) -> Tensor:
 
 def _scattered(numbers: Tensor, query: Tensor, index: Tensor, like: Tensor) -> Tensor:
     """The kernel "scatter" in PyTorch's own operators, whose gradients have gradients."""
-    head = torch.arange(len(index))[:, None, None]
-    return torch.zeros_like(like).index_put(
-        (index, head), numbers.unsqueeze(-1) * _pairwise(query), accumulate=True
-    )
+    places = (index, torch.arange(len(index))[:, None, None])
+    return torch.zeros_like(like).index_put(places, numbers.unsqueeze(-1) * _pairwise(query), accumulate=True)

@@ -20,32 +20,17 @@ class _Search(ctypes.Structure):
 
 
 def sqrt_search(
-    q: Tensor,
-    k: Tensor,
-    skip: Tensor,
-    padding: Tensor,
-    edges: Tensor,
-    block: int,
-    wanted: int,
+    q: Tensor,  # [B, H, T, D] queries
+    k: Tensor,  # [B, H, S, D] keys
+    skip: Tensor,  # [B, T] bool, queries that get no keys
+    padding: Tensor,  # [B, S] bool, keys that never take part
+    edges: Tensor,  # [n + 1] int64, first key of each block
+    block: int,  # keys in a block; causal: of all but the last
+    wanted: int,  # blocks a query searches, besides its own where causal
     top_k: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Best keys in the best blocks.
-
-    Args:
-        q: [B, H, T, D] queries.
-        k: [B, H, S, D] keys.
-        skip: [B, T] bool, queries that get no keys.
-        padding: [B, S] bool, keys that never take part.
-        edges: [n + 1] int64, first key of each block.
-        block: Keys in a block; causal: of all but the last.
-        wanted: Blocks a query looks into, besides its own where causal.
-        top_k: Keys a query gets.
-        causal: Whether query i sees only keys up to i.
-
-    Returns:
-        index and valid, [B, H, T, K].
-    """
+    """Best keys in the best blocks: index and valid, [B, H, T, K]."""
     batch, heads, length, width = q.shape
     q, k, skip, padding, edges = (x.contiguous() for x in (q, k, skip, padding, edges))
     index = torch.zeros(batch, heads, length, top_k, dtype=torch.int64)

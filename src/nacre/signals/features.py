@@ -1,4 +1,4 @@
-"""Features of vibration: what a window of samples is described by."""
+"""Features of windows of vibration samples."""
 
 from collections.abc import Mapping
 
@@ -23,9 +23,9 @@ _BAND = (33.0, 300.0)  # Hz that they meant; 20.4 to 185.2 Hz is what they got
 _BINS = 3  # of the histogram whose entropy is taken
 _FLOOR = 1e-9  # added to its densities
 
-_CARRIER = (0.08, 0.4)  # of the sampling rate: where the envelope is taken, 2 to 10 kHz at 25.6 kHz
+_CARRIER = (0.08, 0.4)  # band of the envelope, relative to the sampling rate: 2 to 10 kHz at 25.6 kHz
 _HARMONICS = 3  # of a fault frequency
-_WIDTH = 0.02  # half of the band around a harmonic, as a share of it: bearings slip
+_WIDTH = 0.02  # relative half width of the band around a harmonic: bearings slip
 
 
 class WindowFeatures:
@@ -50,11 +50,7 @@ class WindowFeatures:
         self._frequencies = torch.from_numpy(self._morlet.frequencies(rate))
 
     def __call__(self, windows: Tensor) -> Tensor:
-        """[..., 10] float64, `WINDOW_FEATURES` of windows [..., window].
-
-        Raises:
-            ValueError: If a window is not finite, or all of its samples are the same.
-        """
+        """[..., 10] float64, `WINDOW_FEATURES` of windows [..., window], which must be finite and vary."""
         x = windows.double()
         if not x.isfinite().all():
             raise ValueError("windows must be finite, got NaN or infinity")
@@ -94,7 +90,7 @@ def entropy(x: Tensor) -> Tensor:
 
 
 def windows_of(samples: NDArray[np.float64], window: int = WINDOW, hop: int = HOP) -> Tensor:
-    """[n, axes, window] the whole windows of a recording [samples, axes]; the rest at its end is left out.
+    """[n, axes, window] the complete windows of a recording [samples, axes].
 
     Example:
         >>> windows_of(np.arange(2560.0).reshape(-1, 1))[:, 0, 0]
@@ -104,21 +100,20 @@ def windows_of(samples: NDArray[np.float64], window: int = WINDOW, hop: int = HO
 
 
 def envelope_energy(samples: NDArray[np.float64], rate: float, frequencies: Mapping[str, float]) -> Tensor:
-    """Energy of the envelope at frequencies at which a damaged bearing knocks, [axes, frequencies] float64.
+    """[axes, frequencies] relative energy of the envelope near the first harmonics of each fault frequency.
 
-    A knock rings in the structure at some kHz. The envelope of that band shows how often it knocks. What is given
-    is the share of the envelope's energy near the first three harmonics of each frequency.
+    Impacts of a damaged bearing make the structure ring at some kHz; the envelope of that band shows how often.
 
     Args:
-        samples: [samples, axes], a snapshot as long as possible: its length limits what can be told apart.
+        samples: [samples, axes], a snapshot as long as possible: its length limits the frequency resolution.
         rate: Samples a second.
-        frequencies: Knocks a second by name, as `nacre.data.rigs.rig.Geometry.fault_frequencies` gives them.
+        frequencies: Impacts a second by name, as from `nacre.data.rigs.rig.Geometry.fault_frequencies`.
     """
     x = torch.from_numpy(np.ascontiguousarray(samples.T)).double()  # [axes, n]
     count = x.shape[-1]
     hertz = torch.fft.fftfreq(count, 1 / rate, dtype=torch.float64)
     carrier = (hertz >= _CARRIER[0] * rate) & (hertz <= _CARRIER[1] * rate)
-    envelope = torch.fft.ifft(torch.fft.fft(x) * carrier).abs()  # of positive frequencies alone: analytic
+    envelope = torch.fft.ifft(torch.fft.fft(x) * carrier).abs()  # positive frequencies only: analytic signal
     envelope = (envelope - envelope.mean(-1, keepdim=True)) * torch.hann_window(count, dtype=torch.float64)
     power, hertz = torch.fft.rfft(envelope).abs().square(), torch.fft.rfftfreq(count, 1 / rate).double()
     # A band must hold one line of the spectrum at least.

@@ -17,9 +17,8 @@ _AT_ONCE = 2**18  # complex numbers held at a time: they fit into the cache
 class Morlet:
     """Wavelet transform of windows of one length, equal to that of PyWavelets, by FFT and for all scales together.
 
-    PyWavelets makes the filter of a scale from a sampled integral of the wavelet, and most of a long filter lies
-    outside of a window. Here the same filters are cut to what a window can reach, transformed once, and used for
-    all windows: `nacre.bearings` takes many thousands.
+    PyWavelets makes the filter of a scale from a sampled integral of the wavelet. Here the same filters are cut to
+    what a window can reach, transformed once, and used for all windows, of which `nacre.bearings` has thousands.
 
     Args:
         length: Samples of a window.
@@ -74,31 +73,23 @@ class Morlet:
         """Squared coefficients [..., S], float64, of windows [..., length], summed over the window."""
         flat = windows.reshape(-1, windows.shape[-1])
         at_once = max(1, _AT_ONCE // (len(self.scales) * self._fft_length))
-        parts = [_squares(self.transform(some)) for some in flat.split(at_once)]
+        parts = [torch.view_as_real(self.transform(x)).square().sum((-1, -2)) for x in flat.split(at_once)]
         return torch.cat(parts).reshape(*windows.shape[:-1], len(self.scales))
 
     def _filter(self, integral: NDArray[np.complex128], step: float, scale: float) -> NDArray[np.complex128]:
-        """[2 length] taps of one scale; those of negative lags stand at the end.
+        """[2 length] taps of one scale; those of negative lags are at the end.
 
-        PyWavelets convolves with the stretched integral, takes differences and cuts out the middle. That is one
-        convolution with the differences of the integral.
+        PyWavelets convolves with the stretched integral, takes differences and cuts out the middle. That equals
+        one convolution with the differences of the integral.
         """
         at = (np.arange(scale * 2 * _HALF_SUPPORT + 1) / (scale * step)).astype(int)
         stretched = integral[at[at < len(integral)]][::-1]
         middle = (len(stretched) - 2) // 2
         if len(stretched) < 2:
             raise ValueError(f"scales must be larger than {scale:g}, whose wavelet is shorter than two samples")
-        around = np.zeros(
-            2 * self.length + 1, np.complex128
-        )  # of lags -length to length, so far as the filter reaches
+        around = np.zeros(2 * self.length + 1, np.complex128)  # lags -length to length; 0 beyond the filter
         first = middle - self.length
         low, high = max(0, first), min(len(stretched), middle + self.length + 1)
         around[low - first : high - first] = stretched[low:high]
-        taps: NDArray[np.complex128] = -math.sqrt(scale) * np.diff(
-            around
-        )  # [2 length], lags -length to length - 1
+        taps = -math.sqrt(scale) * np.diff(around)  # [2 length], lags -length to length - 1
         return np.roll(taps, -self.length)
-
-
-def _squares(coefficients: Tensor) -> Tensor:
-    return torch.view_as_real(coefficients).square().sum((-1, -2))

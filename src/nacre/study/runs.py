@@ -1,14 +1,13 @@
-"""What all studies have in common: many runs, one result file each, shared by as many processes as you like."""
+"""What all studies share: many runs with one result file each, shared by any number of processes, and a report."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, fields
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.progress import Progress
@@ -16,6 +15,8 @@ from rich.progress import Progress
 from nacre._util.files import write_atomic
 from nacre._util.locks import LockedElsewhere, hold_lock
 from nacre._util.progress import bars
+from nacre._util.provenance import provenance
+from nacre._util.text import csv_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 OnStep = Callable[[int, float], None]
 
 
-class Run(Protocol):
+class StudyRun(Protocol):
     """One run of a study; `str` names it for people."""
 
     @property
     def steps(self) -> int:
-        """How many steps its progress bar has."""
+        """Length of its progress bar."""
         ...
 
     def path(self, out: Path) -> Path:
@@ -36,58 +37,52 @@ class Run(Protocol):
         ...
 
     def do(self, on_step: OnStep) -> dict[str, Any]:
-        """Do the work, tell the step and its loss after each, and return the result, plain data for JSON."""
+        """Do the work, call `on_step` with the number and loss of each step, and return plain data for JSON."""
         ...
 
 
-class Ran(NamedTuple):
-    """What became of some runs.
-
-    Attributes:
-        made: Results made now.
-        failures: One line for each run that failed.
-    """
-
-    made: list[dict[str, Any]]
-    failures: list[str]
-
-    def require_success(self) -> None:
-        """Refuse to go on after failures.
-
-        Raises:
-            ValueError: That lists them.
-        """
-        if self.failures:
-            raise ValueError(f"{len(self.failures)} of the runs failed:\n  " + "\n  ".join(self.failures))
-
-
-def run_all(runs: Sequence[Run], out: Path, console: Console, describe: Callable[[dict[str, Any]], str]) -> Ran:
-    """Do what is not done yet, with progress bars. A run that fails is reported and the rest goes on.
+def run_study(
+    runs: Sequence[StudyRun],
+    out: Path,
+    describe: Callable[[dict[str, Any]], str],
+    report: Callable[[Console], None],
+) -> list[dict[str, Any]]:
+    """Do the runs that are not done yet, with progress bars, then report on all of them.
 
     Args:
-        runs: What to do.
+        runs: What to do. A run that fails is named, and the others are still done.
         out: Where result files go.
-        console: Where to print.
         describe: A result in a few words.
+        report: Prints tables and writes files.
+
+    Returns:
+        The results made now.
+
+    Raises:
+        ValueError: At the end, if runs failed.
     """
-    ran = Ran([], [])
+    console = Console()
+    made, failures = [], []
     with bars(console) as progress:
         total = progress.add_task("runs", total=len(runs), loss="")
         for run in runs:
             try:
                 result = _run(run, out, progress, console)
             except (RuntimeError, MemoryError) as error:  # of one model at one size
-                ran.failures.append(f"{run}: {error}")
-                console.print(f"[red]failed[/] {ran.failures[-1]}", highlight=False)
+                failures.append(f"{run}: {error}")
+                console.print(f"[red]failed[/] {failures[-1]}", highlight=False)
             else:
                 if result is not None:
-                    ran.made.append(result)
+                    made.append(result)
                     console.print(f"{run}: {describe(result)}", highlight=False)
             progress.advance(total)
-    return ran
+    report(console)
+    if failures:
+        raise ValueError(f"{len(failures)} of the runs failed:\n  " + "\n  ".join(failures))
+    return made
 
 
-def _run(run: Run, out: Path, progress: Progress, console: Console) -> dict[str, Any] | None:
+def _run(run: StudyRun, out: Path, progress: Progress, console: Console) -> dict[str, Any] | None:
     bar = progress.add_task(str(run), total=run.steps, loss="")
 
     def show(step: int, loss: float) -> None:
@@ -105,8 +100,8 @@ def _run(run: Run, out: Path, progress: Progress, console: Console) -> dict[str,
     return result
 
 
-def run_once(run: Run, out: Path, on_step: OnStep) -> dict[str, Any] | None:
-    """Do a run and write its result file; None if that has been done.
+def run_once(run: StudyRun, out: Path, on_step: OnStep) -> dict[str, Any] | None:
+    """Do a run and write its result file, with its time and provenance; None if it is already there.
 
     Raises:
         LockedElsewhere: If another process is at work on it.
@@ -116,17 +111,19 @@ def run_once(run: Run, out: Path, on_step: OnStep) -> dict[str, Any] | None:
     with hold_lock(path.with_suffix(".lock")):
         if path.exists():
             return None
+        start = time.perf_counter()
         result = run.do(on_step)
+        result |= {"seconds": time.perf_counter() - start, "provenance": provenance()}
         write_atomic(path, (json.dumps(result, indent=1) + "\n").encode())
     return result
 
 
-def read_files(out: Path, is_whole: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+def read_files(out: Path, is_complete: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
     """All result files below a folder.
 
     Args:
         out: The folder.
-        is_whole: Whether a result holds what the study reads; may raise what reading raises.
+        is_complete: Whether a result holds what the study reads; may raise what reading raises.
 
     Raises:
         ValueError: If one of them cannot be read.
@@ -135,7 +132,7 @@ def read_files(out: Path, is_whole: Callable[[dict[str, Any]], bool]) -> list[di
     for path in sorted(out.glob("*/*.json")):
         try:
             result = json.loads(path.read_bytes())
-            damaged = not is_whole(result)
+            damaged = not is_complete(result)
         except (ValueError, KeyError, IndexError, TypeError):  # no JSON, or something else than a result
             result, damaged = {}, True
         if damaged:
@@ -144,16 +141,11 @@ def read_files(out: Path, is_whole: Callable[[dict[str, Any]], bool]) -> list[di
     return results
 
 
-def csv_text(rows: Iterable[DataclassInstance], kind: type[DataclassInstance]) -> str:
-    """Rows of a dataclass as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(kind)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return text.getvalue()
-
-
-def write_files(files: dict[Path, bytes], console: Console) -> None:
-    """Write tables and pictures, each whole, and say where."""
-    for path, data in files.items():
-        console.print(f"wrote {write_atomic(path, data)}", soft_wrap=True, highlight=False)
+def write_report(stem: Path, rows: Sequence[DataclassInstance], figure: bytes | None, console: Console) -> None:
+    """Write the rows to `<stem>.csv` and the figure, where there is one, to `<stem>.png`."""
+    names = [field.name for field in fields(rows[0])]
+    files = {".csv": csv_text(names, map(vars, rows)).encode(), ".png": figure}
+    for suffix, data in files.items():
+        if data is not None:
+            path = write_atomic(stem.with_suffix(suffix), data)
+            console.print(f"wrote {path}", soft_wrap=True, highlight=False)

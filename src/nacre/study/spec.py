@@ -14,15 +14,10 @@ _WORDS = {"none": None, "true": True, "false": False}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model of the zoo with some options.
-
-    Attributes:
-        name: Its name.
-        options: (option, value) in the order given.
-    """
+    """A model of the zoo with some options."""
 
     name: str
-    options: tuple[tuple[str, object], ...] = ()
+    options: tuple[tuple[str, object], ...] = ()  # (option, value) in the order given
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
@@ -73,7 +68,7 @@ class ModelSpec:
 
     @property
     def slug(self) -> str:
-        """The text as part of a file's name."""
+        """The text as part of a file name."""
         return re.sub(r"[^A-Za-z0-9.+-]+", "_", str(self))
 
     def __str__(self) -> str:

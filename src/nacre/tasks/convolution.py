@@ -1,4 +1,4 @@
-"""`Front`: convolutions along time in front of a layer, which padding cannot reach."""
+"""`TemporalConvolution`: convolutions along time in front of a layer, unaffected by padding."""
 
 from collections.abc import Sequence
 
@@ -6,20 +6,20 @@ import torch
 from torch import Tensor, nn
 
 
-class Front(nn.Module):
-    """Convolutions over steps, each followed by ReLU. They take zeros before the first and after the last step.
+class TemporalConvolution(nn.Module):
+    """Convolutions over steps, each followed by ReLU, with zeros before the first and after the last step.
 
     With stride 1 steps stay where they are: each keeps its stamp, and padding stays padding. A token, one step of
     the output of a larger stride, is padding if all steps that it covers are. Its time is that of the last valid
-    step that it covers, which is when all that it stands for was known. With an even kernel size, which goes with
-    stride 1 only, a step sees one more step before it than after it.
+    step that it covers, when all of them were known. With an even kernel size, which must have stride 1, a step
+    sees one more step before it than after it.
 
     Args:
         d_input: Width of the input.
-        convolutions: Filters, kernel size and stride of each convolution.
+        convolutions: Filters, kernel size and stride of each.
 
     Example:
-        >>> front = Front(2, [(64, 5, 1)])
+        >>> front = TemporalConvolution(2, [(64, 5, 1)])
         >>> x, time, padding = front(torch.randn(3, 20, 2), torch.rand(3, 20).cumsum(1), torch.zeros(3, 20).bool())
         >>> x.shape
         torch.Size([3, 20, 64])
@@ -55,7 +55,7 @@ class Front(nn.Module):
 def _with_room(
     x: Tensor, time: Tensor, padding: Tensor, kernel: int, stride: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Lengthen padding so that every token that covers a step is made, however long the others of a batch are."""
+    """Add padding so that every token that covers a step is made, however long the others of a batch are."""
     last = x.shape[1] - 1  # step
     middle = (last + kernel // 2) // stride * stride  # of the last token that covers it
     room = max(0, middle - last)

@@ -1,4 +1,4 @@
-"""`Eye`: convolutions over images, each image on its own, and what becomes a token for the layer."""
+"""`ImageEncoder`: convolutions over single images, whose features become the tokens of a layer."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,7 +16,7 @@ class Activation(StrEnum):
     ELU = "elu"
 
 
-class Tokens(StrEnum):
+class ImageTokens(StrEnum):
     """What the layer reads as one step."""
 
     FRAMES = "frames"  # an image, all of its features side by side
@@ -40,27 +40,24 @@ class DropoutAfter(StrEnum):
 _YUV = ((0.299, 0.587, 0.114), (-0.14713, -0.28886, 0.436), (0.615, -0.51499, -0.10001))  # rows Y, U, V (BT.601)
 
 
-class Eye(nn.Module):
+class ImageEncoder(nn.Module):
     """Convolutions without padding at the edges of the image, and dropout.
 
-    The features of a token are given mean 0 and spread 1: the neurons of a NAC layer are bounded, and features
-    that grow in training would saturate them.
+    The features of a token are normalised to mean 0 and variance 1: the neurons of a NAC layer are bounded, and
+    features that grow in training would saturate them.
 
     Args:
         size: Height and width of the images.
         channels: Colours of the images.
         conv: Filters, kernel size and stride of each convolution.
-        activation: What follows each convolution.
-        tokens: What the layer reads as one step.
-        colours: What the convolutions see.
+        activation: One of `Activation`.
+        tokens: One of `ImageTokens`.
+        colours: One of `Colours`.
         dropout: Share of the features that are dropped after a convolution in training.
-        dropout_after: Which convolutions dropout follows.
-
-    Attributes:
-        width: Features of a token.
+        dropout_after: One of `DropoutAfter`.
 
     Example:
-        >>> eye = Eye((96, 96), 3, [(10, 3, 2), (20, 5, 2), (30, 5, 2)])
+        >>> eye = ImageEncoder((96, 96), 3, [(10, 3, 2), (20, 5, 2), (30, 5, 2)])
         >>> frames, time = torch.rand(2, 8, 96, 96, 3), torch.arange(8.0).expand(2, 8)
         >>> eye(frames, time, torch.zeros(2, 8).bool())[0].shape
         torch.Size([2, 8, 2430])
@@ -79,12 +76,12 @@ class Eye(nn.Module):
     ) -> None:
         super().__init__()
         choice("activation", activation, Activation)
-        choice("tokens", tokens, Tokens)
+        choice("tokens", tokens, ImageTokens)
         choice("colours", colours, Colours)
         choice("dropout_after", dropout_after, DropoutAfter)
         if colours == Colours.YUV and channels != 3:
             raise ValueError(f"colours 'yuv' is made of red, green and blue, got images with {channels} colours")
-        self.tokens, self.colours = Tokens(tokens), Colours(colours)
+        self.tokens, self.colours = ImageTokens(tokens), Colours(colours)
         if not conv:
             raise ValueError("conv must hold a convolution at least")
         layers: list[nn.Module] = []
@@ -103,11 +100,11 @@ class Eye(nn.Module):
                 )
         for layer in layers:
             if isinstance(layer, nn.Conv2d):
-                # As He et al.: torch's own draw shrinks features to a hundredth after three layers.
+                # As He et al.: with torch's default, features shrink to a hundredth after three layers.
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                 nn.init.zeros_(layer.bias)  # pyright: ignore[reportArgumentType]
         self.layers = nn.Sequential(*layers)
-        self.width = filters * height * (wide if self.tokens is Tokens.FRAMES else 1)
+        self.width = filters * height * (wide if self.tokens is ImageTokens.FRAMES else 1)  # features of a token
 
     def forward(self, x: Tensor, time: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens of sequences of images.
@@ -118,25 +115,19 @@ class Eye(nn.Module):
             padding: [B, T] bool.
 
         Returns:
-            Tokens [B, tokens, width], their stamps and their padding. Columns are stamped 0, 1, 2, ... from the
-            left: their time is where they are.
+            Tokens [B, tokens, width], their stamps and their padding. The stamps of columns are their places, 0,
+            1, 2, ... from the left.
         """
         batch, steps = x.shape[:2]
         if self.colours is Colours.YUV:
             x = x @ x.new_tensor(_YUV).T
         seen = self.layers(x.flatten(0, 1).permute(0, 3, 1, 2))  # [B T, filters, height, width]
-        if self.tokens is Tokens.FRAMES:
-            return self._levelled(seen.reshape(batch, steps, self.width)), time, padding
-        if steps != 1:
+        if self.tokens is ImageTokens.FRAMES:
+            tokens = seen.reshape(batch, steps, self.width)
+        elif steps != 1:
             raise ValueError(f"columns as tokens need sequences of one image, got {steps} steps")
-        columns = seen.permute(0, 3, 1, 2).flatten(2)  # [B, columns, filters height]
-        count = columns.shape[1]
-        return (
-            self._levelled(columns),
-            torch.arange(count).to(time).expand(batch, count),
-            padding.expand(batch, count),
-        )
-
-    def _levelled(self, tokens: Tensor) -> Tensor:
-        """Tokens [B, tokens, width] with mean 0 and spread 1."""
-        return nn.functional.layer_norm(tokens, (self.width,))
+        else:
+            tokens = seen.permute(0, 3, 1, 2).flatten(2)  # [B, columns, filters height]
+            count = tokens.shape[1]
+            time, padding = torch.arange(count).to(time).expand(batch, count), padding.expand(batch, count)
+        return nn.functional.layer_norm(tokens, (self.width,)), time, padding

@@ -1,38 +1,28 @@
 """`nacre tasks`: what there is to learn."""
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from nacre.tasks.controls.registry import CONTROLS
+from nacre._util.text import console_table
+from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Recipe, list_recipes, load_recipe
 
 
 def print_tasks() -> None:
     """Print the tasks that nacre comes with, and the controls."""
     console = Console(highlight=False)
-    table = _table("tasks", ("name", "what", "epochs", "quick steps"))
+    table = console_table(("name", "what", "epochs", "quick steps"), title="tasks", left=["what"])
     for name in list_recipes():
         recipe = load_recipe(name)
         what = f"{recipe.summary}\n[dim]{_details(recipe)}[/]"
         table.add_row(name, what, str(recipe.training.epochs), str(recipe.training.quick_steps))
     console.print(table)
-    table = _table("controls", ("name", "what"))
+    table = console_table(("name", "what"), title="controls", left=["what"])
     for name, control in CONTROLS.items():
         table.add_row(name, control.summary)
     console.print(table)
     console.print(
         "nacre train TASK -m MODEL trains; with a recipe of your own as TASK, on your own CSV file.", style="dim"
     )
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title, title_justify="left")
-    for column in columns:
-        table.add_column(
-            column, justify="left" if column in ("name", "what") else "right", no_wrap=column == "name"
-        )
-    return table
 
 
 def _details(recipe: Recipe) -> str:

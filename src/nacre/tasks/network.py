@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.models._registry import create, model_options
-from nacre.tasks.convolution import Front
-from nacre.tasks.image_encoder import Eye, Tokens
+from nacre.tasks.convolution import TemporalConvolution
+from nacre.tasks.image_encoder import ImageEncoder, ImageTokens
 
 
 @saveable("network")
@@ -18,8 +18,8 @@ class TaskNetwork(nn.Module):
     """A network for one kind of task around any model of the zoo.
 
     Features are scaled by buffers that `fit_scale` takes from training rows, and the time since the first step, in
-    units of `time_scale`, is one more of them: models without a sense of time shall know it too. Sequences are
-    read out by the mean over their valid steps, forecasts and frames by the last one, on which the past ends.
+    units of `time_scale`, is one more feature, for models without a sense of time. The read-out of a sequence is
+    the mean over its valid steps, that of forecasts and frames the last one.
 
     Args:
         model: Name of the model, see `nacre.list_models`.
@@ -33,8 +33,8 @@ class TaskNetwork(nn.Module):
         dropout: Share of what is dropped before each dense layer in training.
         time_scale: Unit of time for the layer: about how long a sequence lasts.
         options: Further options of the model.
-        image: If rows are images: `size`, height and width, and further options of `Eye`. Frames get
-            no clock, so that each can be looked at once while they stream in, and the last one is answered.
+        image: If rows are images: `size`, height and width, and further options of `ImageEncoder`. Frames get
+            no time feature, so that each is encoded once while they stream in.
 
     Example:
         >>> network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 5, d_model=16, num_heads=2, dense=[8])
@@ -72,12 +72,12 @@ class TaskNetwork(nn.Module):
         numbers = 1 if self.kind.has_classes else outputs
         self.register_buffer("y_shift", torch.zeros(numbers))
         self.register_buffer("y_scale", torch.ones(numbers))
-        self.eye = Eye(channels=d_input, **image) if image else None
+        self.eye = ImageEncoder(channels=d_input, **image) if image else None
         if self.eye is not None and conv:
             raise ValueError(f"conv is for features along time; images have image.conv, got conv {list(conv)}")
-        self.frames = self.eye is not None and self.eye.tokens is Tokens.FRAMES
+        self.frames = self.eye is not None and self.eye.tokens is ImageTokens.FRAMES
         width = d_input if self.eye is None else self.eye.width
-        self.front = Front(width if self.frames else width + 1, conv)
+        self.front = TemporalConvolution(width if self.frames else width + 1, conv)
         options = dict(options or {})
         known = model_options(model)  # None: those of NAC, which has a sense of time
         if known is None or "time_scale" in known:
@@ -111,15 +111,12 @@ class TaskNetwork(nn.Module):
             self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
 
     def forward(self, x: Tensor, time: Tensor, key_padding_mask: Tensor) -> Tensor:
-        """Answers to sequences.
+        """Answers [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
 
         Args:
             x: [B, T, d_input] features as they are in the data, or [B, T, height, width, d_input] images.
             time: [B, T] stamps that never go back, in the data's unit.
             key_padding_mask: [B, T] bool, True = padding, at the end of rows.
-
-        Returns:
-            [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
         """
         return self.from_tokens(*self.tokens(x, time, key_padding_mask))
 
@@ -130,7 +127,7 @@ class TaskNetwork(nn.Module):
 
     def tokens(self, x: Tensor, time: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the layer reads: tokens [B, tokens, width], their stamps and their padding."""
-        time = time - time[:, :1]  # some layers use stamps as they are; those of test data were never seen
+        time = time - time[:, :1]  # some layers use absolute stamps; those of test data were never seen
         padding = key_padding_mask
         x = (x - self.shift) / self.scale
         if self.eye is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre._util.checks import choice, real, there_are, whole
-from nacre.tasks.augment.registry import AUGMENTATIONS
-from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, Tokens
+from nacre.tasks.augment import AUGMENTATIONS
+from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, ImageTokens
 
 SUFFIX = ".toml"
 
@@ -71,7 +71,7 @@ class SplitRecipe:
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """How images become what the layer reads: see `nacre.tasks.image_encoder.Eye`."""
+    """How images become what the layer reads: see `nacre.tasks.image_encoder.ImageEncoder`."""
 
     conv: tuple[tuple[int, int, int], ...]
     activation: str = "relu"
@@ -84,7 +84,7 @@ class ImageRecipe:
         """Check, and make lists from a file tuples."""
         object.__setattr__(self, "conv", _convolutions("network.image.conv", self.conv))
         choice("network.image.activation", self.activation, Activation)
-        choice("network.image.tokens", self.tokens, Tokens)
+        choice("network.image.tokens", self.tokens, ImageTokens)
         choice("network.image.colours", self.colours, Colours)
         real("network.image.dropout", self.dropout, 0.0, 0.95)
         choice("network.image.dropout_after", self.dropout_after, DropoutAfter)
@@ -92,7 +92,7 @@ class ImageRecipe:
 
 @dataclass(frozen=True)
 class NetworkRecipe:
-    """What surrounds the layer: see `nacre.tasks.network.TaskNetwork`. time_scale 0: how long sequences last."""
+    """What surrounds the layer: see `nacre.tasks.network.TaskNetwork`. time_scale 0: the median duration."""
 
     d_model: int = 64
     num_heads: int = 4
@@ -119,10 +119,7 @@ class NetworkRecipe:
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How a network is trained. `patience` counts epochs, or rounds of a quick run.
-
-    `augment` is how training batches are changed at random, see `nacre.tasks.augment`; "" means not at all.
-    """
+    """How a network is trained."""
 
     optimizer: str = "adamw"
     lr: float = 1e-3
@@ -130,10 +127,10 @@ class TrainingRecipe:
     batch_size: int = 64
     clip: float = 1.0
     epochs: int = 50
-    patience: int = 10
+    patience: int = 10  # epochs, or rounds of a quick run
     quick_steps: int = 200
     quick_valid: int = 500
-    augment: str = ""
+    augment: str = ""  # one of `nacre.tasks.augment.AUGMENTATIONS`, or none
 
     def __post_init__(self) -> None:
         """Check."""
@@ -148,38 +145,29 @@ class TrainingRecipe:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a task fixes.
-
-    Attributes:
-        name: Name of the task.
-        summary: One line.
-        data: Name of a data set and its options, or `csv` and its columns.
-        split: How it is split.
-        network: What surrounds the layer.
-        training: How it is trained.
-        models: Options of single models, by name or by pattern such as "nac*".
-        column: Column of the paper's results table, if it has one.
-    """
+    """All that a task fixes."""
 
     name: str
-    summary: str = ""
-    column: str = ""
-    data: dict[str, Any] = field(default_factory=dict)
+    summary: str = ""  # one line
+    column: str = ""  # of the paper's results table, if it has one
+    data: dict[str, Any] = field(
+        default_factory=dict
+    )  # name of a data set and its options, or csv and its columns
     split: SplitRecipe = SplitRecipe()
     network: NetworkRecipe = NetworkRecipe()
     training: TrainingRecipe = TrainingRecipe()
-    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)  # options, by name or pattern such as "nac*"
 
     @property
     def digest(self) -> str:
-        """Checksum of what acts on results: all but the words, and where a file of your own lies."""
+        """Checksum of what affects results: all but the words, and the folder of a file of your own."""
         place = {"csv": Path(self.data["csv"]).name} if "csv" in self.data else {}
         data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
         _forget_unused(data)
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
     def options(self, model: str) -> dict[str, Any]:
-        """Options of a model: of all patterns that match its name, the last word counts."""
+        """Options of a model: where several patterns match its name, the last one wins."""
         found: dict[str, Any] = {}
         for pattern, table in self.models.items():
             if fnmatch.fnmatch(model, pattern):
@@ -188,7 +176,7 @@ class Recipe:
 
 
 def _forget_unused(data: dict[str, Any]) -> None:
-    """Leave out keys that came later, where a recipe does without: results made before stay what they are."""
+    """Drop keys that were added later and have their default, so that the digests of older results stay valid."""
     later = [(data["training"], "augment", ""), (data["network"], "image", None)]
     if image := data["network"]["image"]:
         later.append((image, "dropout_after", "each"))
@@ -227,22 +215,15 @@ def load_recipe(name: str | Path) -> Recipe:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text, as TOML must be: {error}") from None
     recipe = parse_recipe(text, path.stem, source=str(path))
-    if "csv" in recipe.data:  # as seen from the recipe, wherever the command runs
+    if "csv" in recipe.data:  # relative to the recipe, wherever the command runs
         recipe = replace(recipe, data={**recipe.data, "csv": str((path.parent / recipe.data["csv"]).resolve())})
     return recipe
 
 
 def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
-    """A recipe from the text of a TOML file.
-
-    Args:
-        text: The file's text.
-        name: Name of the task.
-        source: What messages call the file.
-    """
+    """A recipe from the text of a TOML file, which messages call `source`."""
     try:
-        table = tomllib.loads(text)
-        return _build(name, table)
+        return _build(name, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
     except (ValueError, TypeError) as error:
@@ -261,7 +242,7 @@ def _build(name: str, table: dict[str, Any]) -> Recipe:
     for model, options in values.get("models", {}).items():
         if not isinstance(options, dict):
             raise ValueError(f"models.{model} must be a table of options, [models.{model}], got {options!r}")
-    texts = {"summary": values.get("summary", ""), "column": values.get("column", "")}
+    texts = {key: values.get(key, "") for key in ("summary", "column")}
     for key, value in (texts | {"data.csv": values.get("data", {}).get("csv", "")}).items():
         if not isinstance(value, str):
             raise ValueError(f"{key} must be text, got {value!r}")
@@ -285,21 +266,13 @@ def _shipped() -> Any:  # noqa: ANN401 (importlib's Traversable is not a public 
 
 def to_toml(recipe: Recipe) -> str:
     """The recipe as a TOML file that `load_recipe` reads."""
-    tables = asdict(recipe)
-    words = {key: tables.pop(key) for key in ("name", "summary", "column")}
-    models = tables.pop("models")
-    image = tables["network"].pop("image")
-    tables |= {"network.image": image} if image else {}
-    lines = [f"# {words['name']}", *_pairs({"summary": words["summary"], "column": words["column"]})]
-    for name, table in [*tables.items(), *((f"models.{_written(model)}", o) for model, o in models.items())]:
-        lines += ["", f"[{name}]", *_pairs(table)]
-    return "\n".join(lines) + "\n"
+    import tomli_w  # not needed to read a recipe
+
+    table = _without_none(asdict(recipe))
+    return f"# {table.pop('name')}\n{tomli_w.dumps(table)}"
 
 
-def _pairs(table: dict[str, Any]) -> list[str]:
-    return [f"{key} = {_written(value)}" for key, value in table.items() if value is not None]
-
-
-def _written(value: object) -> str:
-    # JSON writes text, numbers, truth and lists the way TOML does, but for one character that it never escapes.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no word for None."""
+    pairs = ((k, _without_none(v) if isinstance(v, dict) else v) for k, v in table.items())
+    return {key: value for key, value in pairs if value is not None}

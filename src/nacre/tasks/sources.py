@@ -3,26 +3,21 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from nacre._util.checks import there_are
 from nacre.data.dataset import Dataset
 from nacre.data.files.catalogue import loader_of
 from nacre.data.tables.columns import Columns
 
-_Result = TypeVar("_Result")
-
 
 def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Dataset, Columns | None]:
-    """The data that a recipe names.
+    """The data that a recipe names and, for a CSV file, what its columns are.
 
     Args:
         table: `name` of a data set that nacre knows, or `csv`, a file of your own; all else are options of its
             reader.
         data_dir: Where data files lie.
-
-    Returns:
-        The data and, for a CSV file, what its columns are.
 
     Example:
         >>> data, _ = load_data({"name": "spiral", "n": 30})
@@ -32,22 +27,18 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
     options = dict(table)
     if ("name" in options) == ("csv" in options):
         raise ValueError("[data] must have either name, a data set that nacre knows, or csv, a file of your own")
-    if "csv" in options:
-        from nacre.data.tables.csv_dataset import read_csv_task
-
-        path = options.pop("csv")
-        _check(read_csv_task, options, "csv", ("path",))
-        return _read("csv", lambda: read_csv_task(Path(path), **options))
-    name = options.pop("name")
-    loader = loader_of(name)
-    _check(loader, options, name, ("data_dir",))
-    places = {"data_dir": data_dir} if "data_dir" in inspect.signature(loader).parameters else {}
-    return _read(name, lambda: loader(**places, **options)), None
-
-
-def _read(name: str, reader: Callable[[], _Result]) -> _Result:
+    name = "csv" if "csv" in options else options["name"]
     try:
-        return reader()
+        if "csv" in options:
+            from nacre.data.tables.csv_dataset import read_csv_task
+
+            path = Path(options.pop("csv"))
+            _check(read_csv_task, options, name, ("path",))
+            return read_csv_task(path, **options)
+        loader = loader_of(options.pop("name"))
+        _check(loader, options, name, ("data_dir",))
+        places = {"data_dir": data_dir} if "data_dir" in inspect.signature(loader).parameters else {}
+        return loader(**places, **options), None
     except TypeError as error:  # text where a number is wanted
         raise ValueError(f"[data] of {name}: {error}") from error
 

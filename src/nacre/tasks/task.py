@@ -18,19 +18,12 @@ _FEWEST_GROUPS = 3  # that can be split by group
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learned, from what, and how it is judged.
-
-    Attributes:
-        recipe: What is fixed.
-        data: The sequences.
-        splits: The folds.
-        columns: Columns of a table of your own, which predictions for new tables need; None for other data.
-    """
+    """What is to be learned, from what, and how it is judged."""
 
     recipe: Recipe
     data: Dataset
-    splits: list[Split]
-    columns: Columns | None
+    splits: list[Split]  # the folds
+    columns: Columns | None  # of a table of your own, which predictions for new tables need
 
     def network(self, model: str, fold: int, seed: int) -> TaskNetwork:
         """A fresh network for a fold: scaled by its training part, weights drawn from the seed."""
@@ -58,7 +51,7 @@ class Task:
         return network
 
     def _image(self) -> dict[str, Any] | None:
-        """How images are looked at, as plain data; None if rows are features."""
+        """Options of `ImageEncoder` but `channels`; None if rows are features."""
         recipe = self.recipe.network.image
         if (recipe is not None) != self.data.has_images:
             raise ValueError(
@@ -69,11 +62,7 @@ class Task:
 
 
 def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
-    """Read the data of a recipe and split it.
-
-    Args:
-        recipe: The recipe.
-        data_dir: Where data files lie; None for $NACRE_DATA, then the cache.
+    """Read the data of a recipe and split it. Data files lie in `data_dir`; None for $NACRE_DATA, then the cache.
 
     Example:
         >>> from nacre.tasks.recipe import load_recipe

@@ -1,9 +1,7 @@
-"""What happens beside training: a log, a progress bar, and a stop that survives a crash."""
+"""Callbacks of training: a log, early stopping, a progress bar. The first two survive an interruption."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ import lightning as L
 from lightning.pytorch.callbacks import EarlyStopping
 
 from nacre._util.files import write_atomic
+from nacre._util.text import csv_text
 from nacre.train.lightning_module import TRAIN_LOSS, VALID_LOSS
 
 if TYPE_CHECKING:
@@ -20,17 +19,16 @@ if TYPE_CHECKING:
 _COLUMNS = ("step", TRAIN_LOSS, VALID_LOSS)
 
 
-class Log(L.Callback):
-    """One row for each round, in `log.csv`; training ends where a loss is no longer finite.
+class CsvLog(L.Callback):
+    """One row for each round, in a CSV file; training ends where a loss is no longer finite.
 
     The rows are part of checkpoints, so that a resumed run has each of them once.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        diverged: Whether a loss was not finite.
     """
+
+    @property
+    def state_key(self) -> str:
+        """Key in checkpoints; those of older versions have it, too."""
+        return "Log"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,17 +36,15 @@ class Log(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Add a row and write the file anew."""
-        figures = {name: float(trainer.callback_metrics[name]) for name in (TRAIN_LOSS, VALID_LOSS)}
-        self.rows.append({"step": trainer.global_step, **figures})
+        losses = {name: float(trainer.callback_metrics[name]) for name in (TRAIN_LOSS, VALID_LOSS)}
+        self.rows.append({"step": trainer.global_step, **losses})
         if trainer.is_global_zero:
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerows([_COLUMNS, *([row[name] for name in _COLUMNS] for row in self.rows)])
-            write_atomic(self.path, text.getvalue().encode())
+            write_atomic(self.path, csv_text(_COLUMNS, self.rows).encode())
         trainer.should_stop = trainer.should_stop or self.diverged
 
     @property
-    def diverged(self) -> bool:  # noqa: D102 (see Attributes)
+    def diverged(self) -> bool:
+        """Whether a loss was not finite."""
         return not all(math.isfinite(value) for row in self.rows for value in row.values())
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -64,15 +60,16 @@ class Log(L.Callback):
         self.rows = list(state_dict["rows"])
 
 
-class Patience(EarlyStopping):
-    """Lightning's early stopping on the validation loss, which also stays stopped when a run is resumed.
+class StopWhenStale(EarlyStopping):
+    """Lightning's early stopping on the validation loss, which also stays stopped when a run is resumed."""
 
-    Args:
-        rounds: Rounds without a better loss before training ends.
-    """
+    def __init__(self, patience: int) -> None:
+        super().__init__(VALID_LOSS, patience=patience, check_finite=False, check_on_train_epoch_end=True)
 
-    def __init__(self, rounds: int) -> None:
-        super().__init__(VALID_LOSS, patience=rounds, check_finite=False, check_on_train_epoch_end=True)
+    @property
+    def state_key(self) -> str:
+        """Key in checkpoints; those of older versions have it, too."""
+        return super().state_key.replace(type(self).__qualname__, "Patience")
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Stop at once if the run had stopped before it was interrupted."""
@@ -81,12 +78,7 @@ class Patience(EarlyStopping):
 
 
 class Bar(L.Callback):
-    """Moves a progress bar.
-
-    Args:
-        progress: Where bars are shown.
-        bar: The bar, whose total is the number of steps.
-    """
+    """Moves a progress bar, whose total is the number of steps."""
 
     def __init__(self, progress: Progress, bar: TaskID) -> None:
         self.progress, self.bar = progress, bar

@@ -19,24 +19,14 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True)
 class Cell:
-    """What to run.
-
-    Attributes:
-        task: The task.
-        model: A model or a control.
-        fold: Fold.
-        seed: Seed of weights, order and dropout.
-        profile: How much to train.
-        out: Directory of all runs.
-        precision: As in Lightning.
-    """
+    """What to run."""
 
     task: Task
-    model: str
+    model: str  # or control
     fold: int
-    seed: int
+    seed: int  # of weights, order and dropout
     profile: Profile
-    out: Path
+    out: Path  # directory of all runs
     precision: Precision = Precision.FLOAT32
 
     @property
@@ -51,21 +41,12 @@ class Cell:
 
     def fingerprint(self) -> str:
         """Checksum of everything that decides the result: recipe, data, split, profile, precision."""
-        parts = (
-            self.task.recipe.digest,
-            self.task.data.digest,
-            self.split.digest,
-            self.profile,
-            self.precision,
-        )
+        digests = self.task.recipe.digest, self.task.data.digest, self.split.digest
+        parts = *digests, self.profile, self.precision
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def is_done(self) -> bool:
-        """Whether the result is there.
-
-        Raises:
-            ValueError: If there is one that was made in another way.
-        """
+        """Whether the result is there; raises ValueError if there is one that was made in another way."""
         path = self.directory / RESULT
         if not path.exists():
             return False
@@ -82,7 +63,7 @@ class Cell:
         return True
 
     def start(self) -> None:
-        """Make the directory ready: a checkpoint of an interrupted run is good only for the very same cell."""
+        """Prepare the directory: checkpoints of an interrupted run are kept only if they are of the same cell."""
         mark = self.directory / CHECKPOINTS / "fingerprint"
         if mark.parent.exists() and (not mark.exists() or mark.read_text() != self.fingerprint()):
             shutil.rmtree(mark.parent)

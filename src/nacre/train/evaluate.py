@@ -1,4 +1,4 @@
-"""Predictions of a network, and what they are worth."""
+"""Predictions of a network, and their metrics."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,15 @@ from torch import Tensor
 
 from nacre.data.batches import of_equal_length
 from nacre.data.dataset import Dataset
-from nacre.tasks.answers import answers_of, is_scored, scored_steps, steps_of
-from nacre.tasks.metrics import confusion, score_classes, score_numbers
+from nacre.tasks.metrics import (
+    answers_of,
+    confusion,
+    is_scored,
+    score_classes,
+    score_numbers,
+    scored_steps,
+    steps_of,
+)
 from nacre.tasks.network import TaskNetwork
 
 BATCH = 256
@@ -16,12 +23,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Scores:
-    """What predictions are worth.
-
-    Attributes:
-        metrics: Figures by name.
-        confusion: [C, C] counts, rows are true classes; None for numbers.
-    """
+    """Metrics by name and, for classes, counts [C, C] whose rows are true classes."""
 
     metrics: dict[str, float]
     confusion: Tensor | None
@@ -29,12 +31,9 @@ class Scores:
 
 @torch.no_grad()
 def outputs_of(network: TaskNetwork, data: Dataset, index: Tensor) -> list[Tensor]:
-    """What a network gives for these sequences, in their order: [1, outputs] or, each step, [T, outputs] for each.
+    """Outputs for these sequences [m], in their order: [1, outputs] or, each step, [T, outputs] for each.
 
-    Args:
-        network: The network; it is left in evaluation mode.
-        data: The data set.
-        index: [m] sequences.
+    The network is left in evaluation mode.
     """
     network.eval()
     outputs: dict[int, Tensor] = {}
@@ -50,29 +49,16 @@ def outputs_of(network: TaskNetwork, data: Dataset, index: Tensor) -> list[Tenso
 
 
 def predict(network: TaskNetwork, data: Dataset, index: Tensor) -> Tensor:
-    """Answers of a network to these sequences, all that are scored, in the order of `nacre.tasks.answers`.
-
-    Args:
-        network: The network; it is left in evaluation mode.
-        data: The data set.
-        index: [m] sequences.
-
-    Returns:
-        [m, C] scores of classes or [m, D] numbers; each step, those of the scored steps.
-    """
+    """Scores of classes [m, C] or numbers [m, D] for all scored answers, in the order of `nacre.tasks.metrics`."""
     outputs = torch.cat(outputs_of(network, data, index))
     row = steps_of(data, index).row if data.kind.each_step else index
     return outputs[is_scored(data.y[row], data.kind)]
 
 
 def score(data: Dataset, index: Tensor, outputs: Tensor, unit: Tensor) -> Scores:
-    """Figures for answers to these sequences.
+    """Metrics of `outputs`, which `predict` or a control gave for these sequences [m].
 
-    Args:
-        data: The data set.
-        index: [m] sequences.
-        outputs: What `predict` or a control gave.
-        unit: [D] what errors of numbers are measured in.
+    `unit` [D] is what errors of numbers are measured in.
     """
     truth = answers_of(data, index)
     if data.kind.has_classes:

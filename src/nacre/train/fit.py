@@ -18,12 +18,12 @@ from torch.utils.data import DataLoader
 from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_epoch
 from nacre.data.dataset import Dataset
 from nacre.data.splits import Split
-from nacre.tasks.augment.registry import augmentation_of
+from nacre.tasks.augment import augmentation_of
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
-from nacre.train.callbacks import Log, Patience
+from nacre.train.callbacks import CsvLog, StopWhenStale
 from nacre.train.lightning_module import VALID_LOSS, Training
-from nacre.train.scale.worker_group import ALONE, Team
+from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 QUICK_ROUNDS = 6  # of a quick run: validation, log and checkpoint come at the end of each
 EVAL_BATCH = 256
@@ -32,31 +32,17 @@ _LAST = "last.ckpt"
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train.
-
-    Attributes:
-        profile: Name of the profile.
-        rounds: Rounds; each ends with validation and a checkpoint.
-        steps: Steps of a round.
-        patience: Rounds without a better validation loss before training ends.
-        valid: Sequences of the validation part that are looked at, at most.
-    """
+    """How long to train. A round ends with validation and a checkpoint."""
 
     profile: Profile
     rounds: int
-    steps: int
-    patience: int
-    valid: int | None
+    steps: int  # of a round
+    patience: int  # rounds without a better validation loss before training ends
+    valid: int | None  # sequences of the validation part that are used, at most
 
 
 def budget_of(recipe: TrainingRecipe, profile: Profile, sequences: int) -> Budget:
-    """The budget of a profile, the same for every model.
-
-    Args:
-        recipe: How the task is trained.
-        profile: Which profile.
-        sequences: Sequences in the training part.
-    """
+    """The budget of a profile for so many training sequences, the same for every model."""
     if profile is Profile.PAPER:
         epoch = steps_of_epoch(sequences, recipe.batch_size)
         return Budget(profile, recipe.epochs, epoch, recipe.patience, None)
@@ -66,19 +52,12 @@ def budget_of(recipe: TrainingRecipe, profile: Profile, sequences: int) -> Budge
 
 @dataclass(frozen=True)
 class Fitted:
-    """How training went.
-
-    Attributes:
-        steps_taken: Steps taken.
-        best_step: Step of the checkpoint with the best validation loss, which is the one kept.
-        stopped_early: Whether patience ended training.
-        diverged: Whether a loss that was not finite did.
-    """
+    """How training went."""
 
     steps_taken: int
-    best_step: int
-    stopped_early: bool
-    diverged: bool
+    best_step: int  # of the checkpoint with the best validation loss, whose weights are kept
+    stopped_early: bool  # by early stopping
+    diverged: bool  # stopped by a loss that was not finite
 
 
 def fit(
@@ -92,24 +71,13 @@ def fit(
     directory: Path,
     precision: Precision = Precision.FLOAT32,
     callbacks: tuple[L.Callback, ...] = (),
-    team: Team = ALONE,
+    group: WorkerGroup = ALONE,
 ) -> Fitted:
     """Train a network on the training part and leave it with the weights that were best on the validation part.
 
-    If the directory holds a checkpoint of an interrupted run, training goes on from it; on a CPU the outcome
-    is the same to the last bit.
-
-    Args:
-        network: The network, its scale fitted.
-        data: The data set.
-        split: Which sequences train and validate; those for testing are not looked at.
-        recipe: Optimiser, learning rate, batch size, clipping, augmentation.
-        budget: How long.
-        seed: Seed of order, augmentation and dropout.
-        directory: Where checkpoints and logs go.
-        precision: As in Lightning.
-        callbacks: Further callbacks.
-        team: The processes, each of which calls this; each ends with the same weights.
+    The scale of the network is fitted before. The seed is that of order, augmentation and dropout. If the directory
+    holds a checkpoint of an interrupted run, training resumes from it; on a CPU the outcome is the same to the last
+    bit. Every process of a group calls this, and ends with the same weights.
     """
     checkpoints = directory / "checkpoints"
     train, valid = _loaders(data, split, recipe, budget, seed)
@@ -122,35 +90,35 @@ def fit(
     )
     if precision is Precision.FLOAT64:
         network.double()  # before Lightning would, which reads a checkpoint, or spreads weights, earlier
-    patience, log = Patience(budget.patience), Log(directory / "log.csv")
+    stale, log = StopWhenStale(budget.patience), CsvLog(directory / "log.csv")
     with _quiet():
         trainer = L.Trainer(
             accelerator="auto",
-            devices=team.processes.devices,
-            num_nodes=team.processes.nodes,
-            strategy="auto" if team.size == 1 else "ddp",
+            devices=group.processes.devices,
+            num_nodes=group.processes.nodes,
+            strategy="auto" if group.size == 1 else "ddp",
             precision=precision,  # pyright: ignore[reportArgumentType]
             max_epochs=budget.rounds,
             gradient_clip_val=recipe.clip,
             logger=TensorBoardLogger(directory, name="tensorboard", version=""),
-            callbacks=[log, patience, best, last, *callbacks],  # last, so that it holds the others
+            callbacks=[log, stale, best, last, *callbacks],  # `last` comes after them, to hold their states
             log_every_n_steps=budget.steps,
             num_sanity_val_steps=0,
             enable_progress_bar=False,
             enable_model_summary=False,
             use_distributed_sampler=False,
         )
-        before = team.told(_usable(checkpoints / _LAST) if team.leads else "") or None
+        before = group.broadcast(_usable(checkpoints / _LAST) if group.leads else "") or None
         with _keyboard_interrupt(trainer):
-            trainer.fit(Training(network, recipe, seed, team), train, valid, ckpt_path=before, weights_only=True)
+            trainer.fit(Training(network, recipe, seed, group), train, valid, ckpt_path=before, weights_only=True)
     kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
     network.cpu().load_state_dict({k.removeprefix("network."): v for k, v in kept["state_dict"].items()})
-    stopped = patience.wait_count >= patience.patience
+    stopped = stale.wait_count >= stale.patience
     return Fitted(trainer.global_step, kept["global_step"], stopped, log.diverged)
 
 
 def looked_at(valid: Tensor, budget: Budget) -> Tensor:
-    """The sequences of the validation part that a budget looks at, spread evenly over the part."""
+    """The sequences of the validation part that a budget uses, spread evenly over the part."""
     if budget.valid is None or len(valid) <= budget.valid:
         return valid
     return valid[torch.linspace(0, len(valid) - 1, budget.valid).long()]
@@ -171,9 +139,9 @@ def _loaders(
 
 
 def _usable(checkpoint: Path) -> str:
-    """The checkpoint if it can be read, and lies where it was written: it knows the best one by its path.
+    """The path of the checkpoint if it can be read, and lies where it was written: it knows the best one by path.
 
-    If not, it goes with the best one, and training starts again: nothing is given.
+    If not, all checkpoints are deleted and training starts again: the path is empty.
     """
     if not checkpoint.exists():
         return ""
@@ -204,7 +172,7 @@ def _keyboard_interrupt(trainer: L.Trainer) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's advertisements, and its advice on workers: batches are cut from memory."""
+    """Without Lightning's advertisements, and its advice on data workers: batches are cut from memory."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -1,51 +1,97 @@
-"""A grid of cells: tasks, models, folds, seeds. What is done is skipped: start it as often as you like."""
+"""A grid of cells: tasks, models, folds, seeds. Cells that are done are skipped, so a grid resumes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress
 
 from nacre._util.checks import there_are, whole
+from nacre._util.locks import LockedElsewhere
+from nacre._util.progress import bars
 from nacre.models._registry import list_models
-from nacre.tasks.controls.registry import CONTROLS, controls_for
+from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.grid_serial import follow, run_serial
-from nacre.train.progress_report import Report
+from nacre.train.run_cell import help_with, run_cell
 from nacre.train.scale.options import Executor, Scale
-from nacre.train.scale.worker_group import FAILURES, team_of
+from nacre.train.scale.worker_group import FAILURES, WorkerGroup, join_group
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What to run.
+    """What to run."""
 
-    Attributes:
-        tasks: Names of tasks, or recipe files.
-        models: Names or patterns of models and controls.
-        profile: How much to train.
-        folds: How many of the recipe's folds, from the first on; None for all.
-        seeds: Seeds.
-        out: Directory of runs.
-        data_dir: Where data files lie.
-        precision: As in Lightning.
-        controls: Whether the controls of each task are run, too.
-        scale: Who runs it.
-    """
-
-    tasks: Sequence[str]
-    models: Sequence[str] = ("nac",)
+    tasks: Sequence[str]  # names of tasks, or recipe files
+    models: Sequence[str] = ("nac",)  # names or patterns of models and controls
     profile: Profile = Profile.PAPER
-    folds: int | None = None
+    folds: int | None = None  # how many of the recipe's folds, from the first on; None for all
     seeds: Sequence[int] = (0,)
     out: Path = Path("runs")
     data_dir: Path | None = None
     precision: Precision = Precision.FLOAT32
-    controls: bool = True
+    controls: bool = True  # whether the controls of each task are run, too
     scale: Scale = field(default_factory=Scale)
+
+
+class GridReport:
+    """What a grid prints while it runs: one line for each cell, and at the end all that failed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.results: list[dict[str, Any]] = []
+        self.failures: list[str] = []  # one line for each cell
+
+    def introduce(self, task: Task) -> None:
+        """Say what a task is about."""
+        data = task.data
+        self.console.print(
+            f"[bold]{task.recipe.name}[/]: {data.kind}, {len(data):,} sequences, features: {len(data.features)}, "
+            f"folds: {len(task.splits)}; {data.form}",
+            highlight=False,
+        )
+        for note in data.notes:
+            self.note(f"  {note}")
+
+    def made(self, cell: Cell, result: dict[str, Any]) -> None:
+        """A cell has a result."""
+        self.results.append(result)
+        value = result["value"]
+        metric = "diverged" if value is None else f"{result['metric']} {value:.4g}"
+        self.console.print(f"{name_of(cell)}: [bold]{metric}[/], {result['seconds']:.0f} s", highlight=False)
+
+    def done(self, cell: Cell) -> None:
+        """A cell had a result before."""
+        self.note(f"{name_of(cell)} is done")
+
+    def busy(self, cell: Cell) -> None:
+        """Another process holds the lock of a cell."""
+        self.note(f"{name_of(cell)} is at work in another process")
+
+    def failed(self, cell: Cell, why: object) -> None:
+        """A cell has no result."""
+        self.failures.append(f"{name_of(cell)}: {why}")
+        self.console.print(f"[red]failed[/] {self.failures[-1]}", highlight=False)
+
+    def note(self, text: str) -> None:
+        """Print something of less weight."""
+        self.console.print(text, style="dim", highlight=False)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The results; raises ValueError if cells failed."""
+        if self.failures:
+            raise ValueError(f"{len(self.failures)} of the cells failed:\n  " + "\n  ".join(self.failures))
+        return self.results
+
+
+def name_of(cell: Cell) -> str:
+    """A cell in words."""
+    seed = f", seed {cell.seed}" if cell.seed else ""
+    return f"{cell.task.recipe.name}, {cell.model}, fold {cell.fold + 1} of {len(cell.task.splits)}{seed}"
 
 
 def run_grid(grid: Grid) -> list[dict[str, Any]]:
@@ -59,32 +105,59 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
     Raises:
         ValueError: Before anything is run, for a name or number that makes no sense; at the end, if cells failed.
     """
-    with team_of(grid.scale.processes) as team:
-        report = Report(Console(quiet=not team.leads))
+    with join_group(grid.scale.processes) as group:
+        report = GridReport(Console(quiet=not group.leads))
         try:
-            with team.in_step():
-                todo = plan(grid, report)
+            with group.in_step():
+                todo = plan_cells(grid, report)
         except (*FAILURES, OSError):
-            if team.leads:
+            if group.leads:
                 raise
             return []
-        if not team.leads:
-            follow(todo, team)
+        if not group.leads:
+            for cell in todo:
+                with suppress(*FAILURES):  # the leader reports them
+                    help_with(cell, group)
         elif grid.scale.executor is Executor.RAY:
             from nacre.train.scale.ray_grid import run_ray
 
             run_ray(todo, grid.scale.cluster, grid.data_dir, report)
         else:
-            run_serial(todo, report, team)
+            _run_serial(todo, report, group)
     return report.finish()
 
 
-def plan(grid: Grid, report: Report) -> list[Cell]:
-    """The cells of a grid, with their data.
+def _run_serial(todo: Sequence[Cell], report: GridReport, group: WorkerGroup) -> None:
+    """Run cell after cell in this process, which leads the group."""
+    with bars(report.console) as progress:
+        for cell in todo:
+            try:
+                _run(cell, progress, report, group)
+            except FAILURES as error:
+                report.failed(cell, error)
+            group.end()
 
-    Raises:
-        ValueError: If a name or number makes no sense.
-    """
+
+def _run(cell: Cell, progress: Progress, report: GridReport, group: WorkerGroup) -> None:
+    if cell.is_done():
+        return report.done(cell)
+    bar = progress.add_task(name_of(cell), total=None, loss="")
+    try:
+        if cell.model in CONTROLS:
+            result = run_cell(cell)
+        else:
+            from nacre.train.callbacks import Bar
+
+            result = run_cell(cell, (Bar(progress, bar),), group)
+    except LockedElsewhere:
+        return report.busy(cell)
+    finally:
+        progress.remove_task(bar)
+    return report.made(cell, result)
+
+
+def plan_cells(grid: Grid, report: GridReport) -> list[Cell]:
+    """The cells of a grid, with their data; raises ValueError if a name or number makes no sense."""
     models = expand_models(grid.models)
     tasks = [load_task(load_recipe(name), grid.data_dir) for name in grid.tasks]
     for task in tasks:

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from nacre.data.batches import part_of
 from nacre.data.dataset import UNSCORED, Batch
-from nacre.tasks.answers import scored
+from nacre.tasks.metrics import is_scored
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import TrainingRecipe
-from nacre.train.scale.worker_group import ALONE, Team
+from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 VALID_LOSS = "valid_loss"
 TRAIN_LOSS = "train_loss"
@@ -17,37 +17,30 @@ _APART = 0x9E3779B1  # between the seeds of processes, of whose bits a CPU's gen
 
 
 class Training(L.LightningModule):
-    """A network in training.
+    """A network in training. The seed is that of dropout.
 
     Several processes each take a part of every batch, and weigh its loss so that the mean over the processes is
-    the loss of the whole batch: gradients, and what is logged, are those of one process.
-
-    Args:
-        network: The network.
-        recipe: Optimiser, learning rate, weight decay.
-        seed: Seed of what is random while training, which is dropout.
-        team: The processes.
+    the loss of the whole batch: gradients and logged losses are those of one process.
     """
 
-    def __init__(self, network: TaskNetwork, recipe: TrainingRecipe, seed: int, team: Team = ALONE) -> None:
+    def __init__(
+        self, network: TaskNetwork, recipe: TrainingRecipe, seed: int, group: WorkerGroup = ALONE
+    ) -> None:
         super().__init__()
-        self.network = network
-        self.recipe = recipe
-        self.seed = seed
-        self.team = team
+        self.network, self.recipe, self.seed, self.group = network, recipe, seed, group
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Draw the same numbers in a step whether training was interrupted before it or not.
 
-        Not once a round: Lightning itself draws at its start, but not in a round that training goes on with. Each
-        process draws its own: other sequences, other dropout.
+        Not once a round: Lightning itself draws at its start, but not in a round that is resumed. Each process has
+        its own dropout.
         """
-        torch.manual_seed(self.seed * 1_000_003 + self.global_step + self.team.rank * _APART)
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step + self.group.rank * _APART)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of a batch, with what the layer itself adds."""
         loss = self._loss(batch)
-        several = self.team.size > 1
+        several = self.group.size > 1
         self.log(TRAIN_LOSS, loss.detach(), on_step=False, on_epoch=True, batch_size=1, sync_dist=several)
         aux: Tensor | None = self.network.layer.aux_loss  # pyright: ignore[reportAssignmentType]
         if aux is None:
@@ -56,15 +49,15 @@ class Training(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Mean loss over all scored answers of the validation part, however they fall into batches."""
-        answers = int(scored(batch, self.network.kind).sum())  # of the whole batch, in every process
-        self.log(VALID_LOSS, self._loss(batch), on_epoch=True, batch_size=answers, sync_dist=self.team.size > 1)
+        answers = int(is_scored(batch.y, self.network.kind).sum())  # of the whole batch, in every process
+        self.log(VALID_LOSS, self._loss(batch), on_epoch=True, batch_size=answers, sync_dist=self.group.size > 1)
 
     def _loss(self, batch: Batch) -> Tensor:
         """What this process adds to the mean loss of a batch: all of it, if it is alone."""
-        team = self.team
-        part = batch if team.size == 1 else part_of(batch, team.rank, team.size)
+        group = self.group
+        part = batch if group.size == 1 else part_of(batch, group.rank, group.size)
         loss = self.network.loss(self.network(part.x, part.time, part.key_padding_mask), part.y)
-        if team.size == 1:
+        if group.size == 1:
             return loss
         counted = batch.y != UNSCORED if self.network.kind.has_classes else ~batch.y.isnan()  # as the loss counts
         return self._weighted(loss, counted.flatten(1).sum(1) if counted.dim() > 1 else counted.long())
@@ -72,12 +65,10 @@ class Training(L.LightningModule):
     def _weighted(self, mean: Tensor, counts: Tensor) -> Tensor:
         """A mean over this process's part of a batch, weighted so that the mean over processes is the batch's.
 
-        Args:
-            mean: Mean over what counts in the part.
-            counts: [B] how much counts in each sequence of the whole batch.
+        `counts` [B] says how much counts in each sequence of the whole batch.
         """
-        here = counts[self.team.rank :: self.team.size].sum()  # 0 where the part stands in for a missing one
-        return mean * (here * self.team.size).to(mean.dtype) / counts.sum().clamp(min=1)
+        here = counts[self.group.rank :: self.group.size].sum()  # 0 where the part stands in for a missing one
+        return mean * (here * self.group.size).to(mean.dtype) / counts.sum().clamp(min=1)
 
     def _tokens(self, batch: Batch) -> Tensor:
         """[B] steps that the layer sees of each sequence, which strided convolutions make fewer."""

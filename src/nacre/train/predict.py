@@ -28,8 +28,8 @@ def predict_csv(run: Path, path: Path) -> pd.DataFrame:
         path: The file; its columns are those of the training file, the target may be missing.
 
     Returns:
-        A table with a row for each answer: who and when, and `prediction` with the share `p(class)` that the
-        network gives each class, or the numbers under the names of the target columns.
+        A row for each answer: who and when, and `prediction` with the probability `p(class)` of each class, or the
+        numbers under the names of the target columns.
     """
     network, columns = _read_run(run)
     data, table = read_new(path, columns)

@@ -1,4 +1,4 @@
-"""Generated wirings: the paper's sensory gate and backbone, and what it is compared with."""
+"""Generated wirings: the paper's sensory gate and backbone, and its alternatives."""
 
 import math
 from enum import StrEnum
@@ -106,7 +106,7 @@ def _mlp(inputs: int, units: int, sparsity: float, seed: int) -> Wiring:
 
 
 def _random_layer(rng: np.random.Generator, rows: int, columns: int, density: float) -> np.ndarray:
-    """Random signed mask of exactly the wanted density in which no row and no column is empty."""
+    """Random signed mask of the wanted density without an empty row or column."""
     flat = np.zeros(rows * columns, dtype=np.int8)
     chosen = rng.choice(flat.size, size=max(round(flat.size * density), 1), replace=False)
     flat[chosen] = rng.choice([-1, 1], size=chosen.size)
@@ -119,7 +119,7 @@ def _random_layer(rng: np.random.Generator, rows: int, columns: int, density: fl
 
 
 def _reconnect(wiring: Wiring, rng: np.random.Generator) -> np.ndarray:
-    """Input synapses in which chance has left no motor neuron unreachable and no input without effect."""
+    """Input synapses with which every motor neuron can be reached and every input has an effect."""
     feeds = wiring.input_adjacency.copy()
     motor = wiring.group("motor")
     reached = (feeds != 0).any(axis=0)

@@ -1,4 +1,4 @@
-"""A picture of a circuit. Needs matplotlib."""
+"""A figure of a circuit. Needs matplotlib."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,31 +6,23 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nacre.wiring.wiring import Wiring
+from nacre.wiring.wiring import GROUPS, Wiring
 
 _EXCITATORY, _INHIBITORY = "#2166ac", "#d6604d"  # distinguishable for colour-blind readers
-_NEURONS = {
-    "input": "#5e5e5e",
-    "sensory": "#7b5aa6",
-    "inter": "#1b9e77",
-    "command": "#e6ab02",
-    "motor": "#a6361c",
-}
+_NEURONS = {"input": "#5e5e5e", "sensory": "#7b5aa6", "inter": "#1b9e77", "command": "#e6ab02", "motor": "#a6361c"}
 _CURVE = np.linspace(0, 1, 12)[:, None]  # points along a synapse
 
 
 def draw(wiring: Wiring) -> Figure:
-    """Draw a wiring: one column for the inputs and one for each group of neurons, synapses coloured by sign.
+    """Draw a wiring: a column for the inputs and for each group, synapses coloured by sign.
 
-    Synapses within a group bulge to the right of it.
+    Synapses within a group are arcs to the right of it.
     """
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     axes = figure.add_subplot()
     axes.set_axis_off()
     columns = [("input", np.arange(wiring.num_inputs))]
-    columns += [
-        (g, np.array(wiring.group(g))) for g in ("sensory", "inter", "command", "motor") if wiring.group(g)
-    ]
+    columns += [(g, np.array(wiring.group(g))) for g in GROUPS if wiring.group(g)]
     place = {}  # group -> [n, 2] coordinates
     for x, (group, ids) in enumerate(columns):
         reach = min(1.0, 0.12 * len(ids))  # few neurons stand close together
@@ -40,29 +32,21 @@ def draw(wiring: Wiring) -> Figure:
     for group, ids in columns:
         size = np.clip(900 / len(ids), 8, 160)
         axes.scatter(*place[group].T, s=size, color=_NEURONS[group], edgecolor="white", linewidth=0.6, zorder=3)
-        # In a backbone the inputs are what the sensory neurons say.
+        # The inputs of a backbone are sensory neurons.
         title = group if group != "input" else "inputs" if "sensory" in place else "sensory\n(inputs)"
         axes.text(place[group][0, 0], 1.13, title, ha="center", va="bottom", fontsize=12)
         axes.text(place[group][0, 0], -1.13, f"{len(ids)}", ha="center", va="top", fontsize=11, color="#555555")
     axes.set(xlim=(-0.35, len(columns) - 0.5), ylim=(-1.3, 1.42))
-    axes.legend(
-        handles=[
-            Line2D([], [], color=_EXCITATORY, label="excitatory"),
-            Line2D([], [], color=_INHIBITORY, label="inhibitory"),
-        ],
-        loc="lower center",
-        bbox_to_anchor=(0.5, -0.06),
-        ncols=2,
-        frameon=False,
-    )
-    synapses = np.count_nonzero(wiring.adjacency) + np.count_nonzero(wiring.input_adjacency)
-    axes.set_title(f"{wiring.name}: {wiring.num_neurons} neurons, {synapses:,} synapses", fontsize=13)
+    signs = {"excitatory": _EXCITATORY, "inhibitory": _INHIBITORY}
+    handles = [Line2D([], [], color=colour, label=sign) for sign, colour in signs.items()]
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, -0.06), ncols=2, frameon=False)
+    axes.set_title(f"{wiring.name}: {wiring.num_neurons} neurons, {wiring.num_synapses:,} synapses", fontsize=13)
     return figure
 
 
 def _synapses(axes: Axes, wiring: Wiring, columns: dict[str, np.ndarray], place: dict[str, np.ndarray]) -> None:
-    total = np.count_nonzero(wiring.adjacency) + np.count_nonzero(wiring.input_adjacency)
-    alpha, width = np.clip(14 / np.sqrt(total), 0.12, 0.8), np.clip(25 / np.sqrt(total), 0.3, 1.4)
+    crowd = np.sqrt(wiring.num_synapses)
+    alpha, width = np.clip(14 / crowd, 0.12, 0.8), np.clip(25 / crowd, 0.3, 1.4)
     colours = np.array([_INHIBITORY, "", _EXCITATORY])
     for source, ids in columns.items():
         table = wiring.input_adjacency if source == "input" else wiring.adjacency[ids]
@@ -72,14 +56,14 @@ def _synapses(axes: Axes, wiring: Wiring, columns: dict[str, np.ndarray], place:
             if len(start):
                 within = source == target
                 lines = _curves(place[source][start], place[target][end], within=within)
-                # Few synapses within a group would drown among the many between groups.
+                # Synapses within a group are few: draw them stronger.
                 strength = min(1.0, alpha * (3 if within else 1))
                 colour = list(colours[block[start, end] + 1])
                 axes.add_collection(LineCollection(list(lines), colors=colour, alpha=strength, linewidths=width))
 
 
 def _curves(start: np.ndarray, end: np.ndarray, *, within: bool) -> np.ndarray:
-    """Points [n, 12, 2] of curves from start to end: straight between groups, bulging within one."""
+    """Points [n, 12, 2] of lines from start to end: straight between groups, arcs within one."""
     middle = (start + end) / 2
     if within:
         middle[:, 0] += 0.16 + 0.34 * np.abs(end[:, 1] - start[:, 1])

@@ -1,4 +1,4 @@
-"""What can influence what, and in how many steps, in a wiring that settles from rest."""
+"""Which neurons influence which, and in how many steps, in a wiring that settles from rest."""
 
 from dataclasses import dataclass
 
@@ -7,32 +7,20 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Liveness:
-    """The parts of a circuit that can change its outputs; everything else is dropped exactly.
+    """The parts of a circuit that can change its outputs; without the others it gives the same outputs."""
 
-    Attributes:
-        neurons: [N] bool, neurons whose state can influence an output.
-        inputs: [I] bool, inputs that can.
-        input_synapses: [I, N] bool.
-        synapses: [N, N] bool.
-    """
-
-    neurons: np.ndarray
-    inputs: np.ndarray
-    input_synapses: np.ndarray
-    synapses: np.ndarray
+    neurons: np.ndarray  # [N] bool
+    input_synapses: np.ndarray  # [I, N] bool
+    synapses: np.ndarray  # [N, N] bool
 
 
 def steps_to_outputs(input_adjacency: np.ndarray, adjacency: np.ndarray, outputs: tuple[int, ...]) -> int:
-    """Settle steps until every output neuron has seen the input.
-
-    Raises:
-        ValueError: If there is no output neuron, or one that no input can reach.
-    """
+    """Settle steps until the input has reached every output neuron."""
     if not outputs:
         raise ValueError("the wiring has no output neurons; name at least one neuron 'motor'")
     reached = (input_adjacency != 0).any(axis=0)
     links = adjacency != 0
-    first = np.where(reached, 1, 0)  # step at which a neuron first sees the input, 0 = not yet
+    first = np.where(reached, 1, 0)  # step at which the input reaches a neuron, 0 = not yet
     for step in range(2, len(adjacency) + 1):
         fresh = links[reached].any(axis=0) & ~reached
         if not fresh.any():
@@ -48,18 +36,13 @@ def steps_to_outputs(input_adjacency: np.ndarray, adjacency: np.ndarray, outputs
 
 
 def liveness(
-    input_adjacency: np.ndarray,
-    adjacency: np.ndarray,
-    outputs: tuple[int, ...],
-    steps: int,
-    *,
-    bias: bool = True,
+    input_adjacency: np.ndarray, adjacency: np.ndarray, outputs: tuple[int, ...], steps: int, *, bias: bool = True
 ) -> Liveness:
-    """Exact dynamic programme over the settle steps.
+    """Exact dynamic programming over the settle steps.
 
     A synapse i -> j at step m carries x_i of step m-1 into x_j of step m, so it acts if x_i can be non-zero by
-    then and an output lies exactly `steps - m` steps behind j. The state at step 0 is zero, so no recurrent
-    synapse acts at step 1.
+    then and a path of exactly `steps - m` synapses leads from j to an output. The state at step 0 is zero, so no
+    recurrent synapse acts at step 1.
     """
     links, feeds = adjacency != 0, input_adjacency != 0
     n = len(adjacency)
@@ -79,9 +62,4 @@ def liveness(
         neurons |= target[m] & awake[m]
         synapses |= np.outer(awake[m - 1], target[m])
     input_synapses = feeds & np.logical_or.reduce(target)
-    return Liveness(
-        neurons=neurons,
-        inputs=input_synapses.any(axis=1),
-        input_synapses=input_synapses,
-        synapses=synapses & links,
-    )
+    return Liveness(neurons, input_synapses, synapses & links)

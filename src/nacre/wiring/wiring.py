@@ -1,4 +1,4 @@
-"""The wiring of a circuit: who is connected to whom, as immutable data.
+"""`Wiring`: neurons and synapses of a circuit, as immutable data.
 
 Shape legend of the whole package: B batch, T queries, S keys, H heads, D head width, K selected keys,
 N neurons, I inputs of a circuit.
@@ -6,6 +6,7 @@ N neurons, I inputs of a circuit.
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,17 +23,18 @@ _SIGNS = {-1: "-", 0: ".", 1: "+"}
 _VALUES = {sign: value for value, sign in _SIGNS.items()}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Wiring:
     """Neurons, their groups and their signed synapses.
 
-    A wiring never changes: its arrays are read-only, and two wirings are equal when their contents are.
+    A wiring never changes: its arrays are read-only. Two wirings are equal when their contents are, whatever their
+    names.
 
     Attributes:
         adjacency: [N, N] int8; entry (i, j) is the polarity (-1, 0, +1) of the synapse from neuron i to j.
         input_adjacency: [I, N] int8; the same for synapses from input i to neuron j.
         groups: One of "sensory", "inter", "command", "motor" for each of the N neurons.
-        name: Where the wiring comes from, for people to read.
+        name: Where the wiring comes from; for display only.
 
     Example:
         >>> wiring = Wiring.from_ncps(ncps.wirings.AutoNCP(20, 2), inputs=8)
@@ -40,11 +42,11 @@ class Wiring:
         2
     """
 
-    adjacency: np.ndarray
-    input_adjacency: np.ndarray
-    groups: tuple[str, ...]
-    name: str = "custom"
-    _key: tuple[Any, ...] = field(init=False, repr=False, default=())
+    adjacency: np.ndarray = field(compare=False)
+    input_adjacency: np.ndarray = field(compare=False)
+    groups: tuple[str, ...] = field(compare=False)
+    name: str = field(default="custom", compare=False)
+    _key: tuple[Any, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         """Freeze the arrays and check that the parts fit together."""
@@ -63,27 +65,14 @@ class Wiring:
                 + (f", unknown: {unknown}" if unknown else "")
             )
         key = (adjacency.tobytes(), inputs.tobytes(), inputs.shape, groups)
-        for attribute, value in (
-            ("adjacency", adjacency),
-            ("input_adjacency", inputs),
-            ("groups", groups),
-            ("_key", key),
-        ):
+        frozen = {"adjacency": adjacency, "input_adjacency": inputs, "groups": groups, "_key": key}
+        for attribute, value in frozen.items():
             object.__setattr__(self, attribute, value)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare by content; the name does not count."""
-        return isinstance(other, Wiring) and self._key == other._key
-
-    def __hash__(self) -> int:
-        """Hash by content, so that wirings can be cached."""
-        return hash(self._key)
 
     def __repr__(self) -> str:
         """One line: name, sizes, synapses."""
         sizes = ", ".join(f"{g} {len(self.group(g))}" for g in GROUPS if self.group(g))
-        synapses = int(np.count_nonzero(self.adjacency) + np.count_nonzero(self.input_adjacency))
-        return f"Wiring({self.name}: {self.num_inputs} inputs, {sizes}, {synapses} synapses)"
+        return f"Wiring({self.name}: {self.num_inputs} inputs, {sizes}, {self.num_synapses} synapses)"
 
     @property
     def num_inputs(self) -> int:
@@ -95,6 +84,11 @@ class Wiring:
         """Number of neurons N."""
         return self.adjacency.shape[0]
 
+    @property
+    def num_synapses(self) -> int:
+        """Number of synapses, those of the inputs included."""
+        return int(np.count_nonzero(self.adjacency) + np.count_nonzero(self.input_adjacency))
+
     def group(self, name: str) -> tuple[int, ...]:
         """Ids of the neurons of one group, ascending; empty if it has none."""
         if name not in GROUPS:
@@ -102,11 +96,7 @@ class Wiring:
         return tuple(i for i, g in enumerate(self.groups) if g == name)
 
     def steps_to(self, outputs: tuple[int, ...]) -> int:
-        """Settle steps until every neuron of `outputs` has seen the input (1 = fed directly).
-
-        Raises:
-            ValueError: If a neuron cannot be reached at all.
-        """
+        """Settle steps until the input has reached every neuron of `outputs` (1 = fed directly), or ValueError."""
         return steps_to_outputs(self.input_adjacency, self.adjacency, outputs)
 
     def liveness(self, outputs: tuple[int, ...], steps: int, *, bias: bool = True) -> Liveness:
@@ -116,7 +106,7 @@ class Wiring:
     def density(self) -> dict[str, float]:
         """Share of the possible synapses that exist, for every pair of groups that has any.
 
-        The nominal `sparsity` of a generated wiring is a target; this is what it became.
+        The `sparsity` of a generated wiring is nominal; this is the real number.
         """
         result = {}
         for target in GROUPS:
@@ -139,7 +129,7 @@ class Wiring:
         }
 
     def draw(self) -> Figure:
-        """Picture of the circuit: four layers, excitatory and inhibitory synapses. Needs matplotlib."""
+        """Figure of the circuit: four layers, excitatory and inhibitory synapses. Needs matplotlib."""
         from nacre.wiring.drawing import draw  # matplotlib is optional
 
         return draw(self)
@@ -182,17 +172,10 @@ class Wiring:
 
     @classmethod
     def from_ncps(cls, wiring: Any, inputs: int) -> Wiring:  # noqa: ANN401  ncps has no types
-        """Read a wiring of the `ncps` package, without changing it.
-
-        Args:
-            wiring: An `ncps.wirings.Wiring`. If it has not been built yet, a copy is built for `inputs`.
-            inputs: Number of inputs.
-        """
+        """Read an `ncps.wirings.Wiring` without changing it; if it is not built yet, a copy is built."""
         if not wiring.is_built():
-            # ncps' build() writes into the object; from_config would draw other synapses than the user's.
-            from copy import deepcopy
-
-            wiring = deepcopy(wiring)
+            # ncps' build() writes into the object; its from_config would draw other synapses.
+            wiring = copy.deepcopy(wiring)
             wiring.build(inputs)
         if wiring.input_dim != inputs:
             raise ValueError(

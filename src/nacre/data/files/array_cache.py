@@ -1,4 +1,4 @@
-"""Parsed arrays, kept for next time."""
+"""A cache of parsed arrays on disk."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ _DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImple
 
 
 class Checked(Protocol):
-    """Something to parse whose checksums are known, such as `nacre.data.files.store.Source`."""
+    """Something to parse whose checksums are known, such as `nacre.data.files.store.FormContents`."""
 
     @property
     def sha256(self) -> dict[str, str]:
@@ -33,8 +33,7 @@ _Source = TypeVar("_Source", bound=Checked)
 def cached(reader: str, source: _Source, parse: Callable[[_Source], Arrays]) -> Arrays:
     """What `parse` makes of a source, from the cache if it was made before.
 
-    The cache never stands in the way: a damaged file is made again, and where nothing can be written, the arrays
-    come all the same, with a warning.
+    A damaged cache file is made again. Where nothing can be written, the arrays are returned with a warning.
 
     Args:
         reader: Name and version of the reader, such as "jena-1"; raise the version with every change of `parse`.
@@ -63,7 +62,7 @@ def cached(reader: str, source: _Source, parse: Callable[[_Source], Arrays]) -> 
 
 
 def _kept(path: Path) -> Arrays | None:
-    """Arrays of a whole file; None if it is missing or damaged (zip files hold a checksum of each member)."""
+    """Arrays of an intact file; None if it is missing or damaged (zip files hold a checksum of each member)."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

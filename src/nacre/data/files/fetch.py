@@ -8,18 +8,14 @@ from pathlib import Path
 
 from nacre._util.files import cache_folder
 from nacre.data.files.catalogue import Form, SourceFile, entry
-from nacre.data.files.store import Found, Source, find, path_of, read, read_file
+from nacre.data.files.store import FormContents, FoundFiles, find, path_of, read, read_file
 
-_SILENCE = 30  # seconds without a byte from a server
+_TIMEOUT = 30  # seconds without a byte from a server
 _CHUNK = 1 << 16  # bytes written at once
 
 
-def obtain(name: str, data_dir: Path | None = None) -> Source:
-    """Contents of a data set: found on this machine, or else fetched into the cache.
-
-    Args:
-        name: Name of the data set.
-        data_dir: Where to look first.
+def obtain(name: str, data_dir: Path | None = None) -> FormContents:
+    """Contents of a data set: found on this machine, first in `data_dir`, or else fetched into the cache.
 
     Raises:
         FileNotFoundError: If it is not there and cannot be fetched; says what is missing and where to get it.
@@ -28,13 +24,13 @@ def obtain(name: str, data_dir: Path | None = None) -> Source:
     return read(name, find(name, data_dir) or fetch(name, cache_folder()))
 
 
-def fetch(name: str, into: Path, show: Callable[[int, int], None] | None = None) -> Found:
+def fetch(name: str, into: Path, show: Callable[[int, int], None] | None = None) -> FoundFiles:
     """Fetch the official form of a data set. Files that are already there are kept.
 
     Args:
         name: Name of the data set.
         into: Folder to put it in, as `<into>/<folder of the data set>/<file>`; made if it is not there.
-        show: Told how far a download is: bytes that have come, and bytes in all (0 if unknown).
+        show: Called with the progress of a download: bytes received, and bytes in all (0 if unknown).
 
     Raises:
         FileNotFoundError: If a server does not give a file.
@@ -42,15 +38,11 @@ def fetch(name: str, into: Path, show: Callable[[int, int], None] | None = None)
         OSError: If the folder cannot be written.
     """
     form = official(name)
-    return Found(form, tuple(_fetch_file(file, into, show) for file in form.files))
+    return FoundFiles(form, tuple(_fetch_file(file, into, show) for file in form.files))
 
 
 def official(name: str) -> Form:
-    """The best form of a data set that has addresses.
-
-    Raises:
-        ValueError: If it has none.
-    """
+    """The best form of a data set that has addresses; a ValueError if it has none."""
     form = next((form for form in entry(name).forms if form.fetchable), None)
     if form is None:
         raise ValueError(f"{name} is generated; there is nothing to fetch")
@@ -75,7 +67,7 @@ def _fetch_file(file: SourceFile, into: Path, show: Callable[[int, int], None] |
             ) from None
         os.replace(temporary, path)
     finally:
-        with contextlib.suppress(OSError):  # of a folder that could not be made
+        with contextlib.suppress(OSError):  # the folder may not exist
             temporary.unlink()
     return path
 
@@ -87,16 +79,16 @@ def _download(file: SourceFile, temporary: Path, path: Path, show: Callable[[int
         path.parent.mkdir(parents=True, exist_ok=True)
         # Not pooch's downloader, which leaves the connection open after an error.
         with (
-            requests.get(str(file.url), stream=True, timeout=_SILENCE) as response,
+            requests.get(str(file.url), stream=True, timeout=_TIMEOUT) as response,
             temporary.open("xb") as output,
         ):
             response.raise_for_status()
-            total, come = int(response.headers.get("Content-Length", 0)), 0
+            total, received = int(response.headers.get("Content-Length", 0)), 0
             for chunk in response.iter_content(_CHUNK):
                 output.write(chunk)
-                come += len(chunk)
-                if show:
-                    show(min(come, total) if total else come, total)  # more comes if sent compressed
+                received += len(chunk)
+                if show:  # a compressed response unpacks to more than its length
+                    show(min(received, total) if total else received, total)
     except requests.RequestException as error:
         raise FileNotFoundError(
             f"{file.name} is missing and could not be fetched from {file.url} ({_reason(error)}); get it there by "

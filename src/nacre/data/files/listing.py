@@ -1,15 +1,14 @@
-"""`nacre data`: what is there, fetching it, checking it."""
+"""`nacre data`: list, fetch and check data sets."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
-from rich.table import Table
 
 from nacre._util.files import cache_folder
+from nacre._util.text import console_table
 from nacre.data.dataset import Dataset
 from nacre.data.files.catalogue import CATALOG, entry, load_dataset
 from nacre.data.files.fetch import fetch, official
@@ -21,10 +20,10 @@ _BAR = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), Transfer
 def print_data(data_dir: Path | None = None) -> None:
     """Print all data sets and where they are. Files are not read, so damage shows in `check_data` only."""
     console = Console()
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("name", "what", "state", "MB"):
-        justify = "right" if column == "MB" else "left"
-        table.add_column(column, justify=justify, no_wrap=column in ("name", "MB"), overflow="fold")
+    table = console_table(("name", "what", "state", "MB"), left=("what", "state"))
+    for column in table.columns:
+        column.overflow = "fold"  # paths are long
+    table.columns[-1].no_wrap = True
     for name in CATALOG:
         table.add_row(name, entry(name).what, *_state(name, data_dir))
     console.print(table)
@@ -44,14 +43,14 @@ def _state(name: str, data_dir: Path | None) -> tuple[str, str]:
 def get_data(names: Sequence[str], data_dir: Path | None = None) -> None:
     """Fetch the official files of data sets into a folder, by default the cache, and check them.
 
-    Files that are there already are checked and kept; generated data sets are passed over.
+    Files that are there already are checked and kept; generated data sets are skipped.
 
     Args:
         names: Data sets; none means all.
         data_dir: Where to put them; made if it is not there.
 
     Raises:
-        ValueError: If a file could not be had or is damaged, after all others have been tried.
+        ValueError: If a file could not be fetched or is damaged, after all others have been tried.
     """
     console, into, failed = Console(), data_dir or cache_folder(), []
     for name in _chosen(names):
@@ -81,11 +80,10 @@ def check_data(names: Sequence[str], data_dir: Path | None = None) -> None:
         ValueError: If one is missing or damaged, after all others have been checked.
     """
     console, failed = Console(), []
-    chosen = _chosen(names)
-    for name in chosen:
+    for name in _chosen(names):
         try:
             if entry(name).recorded and not names:
-                continue  # nothing that nacre could know the checksums of
+                continue  # nacre knows no checksums of your own files
             if entry(name).forms and find(name, data_dir) is None:
                 if names:
                     failed.append(f"{name}: missing; run `nacre data get {name}`")
@@ -100,11 +98,12 @@ def check_data(names: Sequence[str], data_dir: Path | None = None) -> None:
 
 
 def _describe(data: Dataset) -> list[str]:
-    length, low, high = data.length.double(), int(data.length.min()), int(data.length.max())
+    length, shape = data.length, " x ".join(map(str, data.values.shape[1:]))
+    mean = length.double().mean()
     lines = [
         f"{data.name}: {data.form}",
-        f"  {len(data):,} sequences of {low:,} to {high:,} steps, mean {length.mean():,.1f}",
-        f"  {len(data.values):,} rows of {_shape(data)}: {', '.join(data.features)}",
+        f"  {len(data):,} sequences of {int(length.min()):,} to {int(length.max()):,} steps, mean {mean:,.1f}",
+        f"  {len(data.values):,} rows of {shape}: {', '.join(data.features)}",
         f"  groups: {len(data.groups):,}, {data.groups[0]} to {data.groups[-1]}",
     ]
     if data.classes:
@@ -117,13 +116,8 @@ def _describe(data: Dataset) -> list[str]:
     return [*lines, *(f"  note: {note}" for note in data.notes)]
 
 
-def _shape(data: Dataset) -> str:
-    """What a row is: a number of features, or height, width and colours of an image."""
-    return " x ".join(map(str, data.values.shape[1:]))
-
-
-def _show(progress: Progress, task: TaskID, come: int, total: int) -> None:
-    progress.update(task, completed=come, total=total or None)
+def _show(progress: Progress, task: TaskID, received: int, total: int) -> None:
+    progress.update(task, completed=received, total=total or None)
 
 
 def _chosen(names: Sequence[str]) -> list[str]:

@@ -20,16 +20,11 @@ _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplem
 
 
 @dataclass(frozen=True)
-class Found:
-    """Files of one form that are all there, not yet looked into.
-
-    Attributes:
-        form: Which form.
-        paths: Where each of its files is, in the same order.
-    """
+class FoundFiles:
+    """All files of one form, found but not yet read."""
 
     form: Form
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...]  # in the order of the form's files
 
     @property
     def size(self) -> int:
@@ -38,29 +33,20 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Checked contents of one form.
+class FormContents:
+    """Checked contents of one form."""
 
-    Attributes:
-        form: What it is, in words, and whether its checksum is known.
-        contents: File name to plain bytes.
-        sha256: File name to checksum of those bytes.
-        paths: File name to where it was found, for messages.
-    """
-
-    form: str
-    contents: dict[str, bytes]
-    sha256: dict[str, str]
-    paths: dict[str, Path]
+    form: str  # in words, and whether its checksum is known
+    contents: dict[str, bytes]  # file name to plain bytes
+    sha256: dict[str, str]  # file name to checksum of those bytes
+    paths: dict[str, Path]  # file name to where it was found, for messages
 
 
 def recorded_in(data_dir: Path | None, names: Sequence[str]) -> list[Path]:
-    """Folders where data of your own may lie, in the order of the search.
+    """Folders of these names where data of your own may be, in the order of the search.
 
-    Args:
-        data_dir: A folder, or one that holds a folder of these names; None for folders of these names where the
-            command was started, in $NACRE_DATA and in the cache.
-        names: Names of folders.
+    Given `data_dir`, they are looked for in it, and it may be one of them itself. Otherwise they are looked for in
+    the working directory, in $NACRE_DATA and in the cache.
     """
     if data_dir is not None:
         return [*(Path(data_dir) / name for name in names), Path(data_dir)]
@@ -69,15 +55,12 @@ def recorded_in(data_dir: Path | None, names: Sequence[str]) -> list[Path]:
     return [root / name for root in roots for name in names]
 
 
-def find(name: str, data_dir: Path | None = None) -> Found | None:
-    """Look for the files of a data set.
+def find(name: str, data_dir: Path | None = None) -> FoundFiles | None:
+    """Look for the files of a data set; None if no form is complete.
 
     `data_dir` is searched first and alone; then `$NACRE_DATA` and the cache together. Of the forms found in one
     such search the best one wins. All files of a form must be below the same folder: in it, or in the folder of
     the data set below it.
-
-    Returns:
-        Where the files are, or None if no form is complete.
 
     Raises:
         FileNotFoundError: If `data_dir` or `$NACRE_DATA` is no folder.
@@ -90,11 +73,11 @@ def find(name: str, data_dir: Path | None = None) -> Found | None:
             for root in roots:
                 paths = [path_of(file, root) for file in form.files]
                 if all(paths):
-                    return Found(form, tuple(path for path in paths if path))
+                    return FoundFiles(form, tuple(path for path in paths if path))
     return None
 
 
-def read(name: str, found: Found) -> Source:
+def read(name: str, found: FoundFiles) -> FormContents:
     """Read and check what was found.
 
     Raises:
@@ -107,7 +90,7 @@ def read(name: str, found: Found) -> Source:
         except ValueError as error:
             raise ValueError(f"{error}; delete {path} and run `nacre data get {name}`") from None
     known = all(file.checksum for file in found.form.files)
-    return Source(
+    return FormContents(
         form=found.form.text if known else f"{found.form.text} ({UNCHECKED})",
         contents=contents,
         sha256={key: hashlib.sha256(data).hexdigest() for key, data in contents.items()},
@@ -116,7 +99,7 @@ def read(name: str, found: Found) -> Source:
 
 
 def read_file(file: SourceFile, path: Path) -> bytes:
-    """Plain contents of a file that may be compressed, checked.
+    """Checked plain contents of a file that may be compressed.
 
     Raises:
         ValueError: If they are damaged or unknown. The message says what came and what was wanted.
@@ -138,7 +121,7 @@ def read_file(file: SourceFile, path: Path) -> bytes:
 
 
 def _plain(file: SourceFile, data: bytes) -> bytes:
-    """Decompress by what the bytes are: servers and browsers decompress at will and keep the name."""
+    """Decompress by content, not by name: servers and browsers may decompress and keep the name."""
     if data.startswith(_GZIP):
         return gzip.decompress(data)
     if not data.startswith(_ZIP):

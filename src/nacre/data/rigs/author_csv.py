@@ -1,4 +1,4 @@
-"""The feature files that the paper's authors published: one CSV a bearing, seven numbers an axis in each row."""
+"""The feature files that the paper's authors published: one CSV a bearing, seven features an axis in each row."""
 
 import csv
 import gzip
@@ -11,26 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacre.data.rigs.feature_table import FeatureTable
+from nacre.data.rigs.readers import AXES
 from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Rig
-from nacre.data.rigs.snapshot import AXES
 from nacre.signals.features import HOP, PAPER
 
-_MARK = "_features"  # in file names, behind the bearing's
+_MARK = "_features"  # in file names, after the bearing's
 
 
 def read_author_csv(path: Path, rig: Rig) -> FeatureTable:
-    """Features of one bearing as the authors give them, with the time when they were measured.
+    """Features of one bearing from `Bearing1_2_features.csv`, or the same with `.gz`, and their times.
 
-    Their windows were cut from all snapshots of a run put end to end, every 500 samples. Their column `Time`
-    counts 1,000 samples a row and no pauses; here time is counted from the rows, 500 samples each, and a snapshot
-    starts every ten seconds (PRONOSTIA) or every minute (XJTU-SY). Their temperature and their label are not read.
-
-    Args:
-        path: `Bearing1_2_features.csv`, or the same with `.gz`.
-        rig: Where the bearing ran: the files do not say.
-
-    Raises:
-        ValueError: If it is damaged or something else.
+    The authors joined all snapshots of a bearing and cut windows every 500 samples. Their column `Time` counts
+    1,000 samples a row and no pauses; here time is counted from the rows, 500 samples each, and a snapshot starts
+    every ten seconds (PRONOSTIA) or every minute (XJTU-SY). Their temperature and their label are not read.
     """
     rows = _rows(path)
     values = np.stack([_axis(path, axis, rows) for axis in AXES], 1)  # [n, axes, 7]
@@ -59,13 +52,13 @@ def read_author_csv(path: Path, rig: Rig) -> FeatureTable:
 
 
 def rig_of(path: Path) -> Rig:
-    """The rig of a file, by the name of its folder, such as `tf_features_xjtu`; PRONOSTIA for other folders."""
+    """The rig of a file, by the name of its folder, such as `tf_features_xjtu`; otherwise PRONOSTIA."""
     folder = path.parent.name.lower()
     return XJTU if "xjtu" in folder else HUST if "hust" in folder else PRONOSTIA
 
 
 def times_of_rows(count: int, rig: Rig) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Seconds since the first sample at which windows of joined snapshots begin [n], and the snapshot of each [n].
+    """Start times [n] of windows of joined snapshots, in seconds since the first sample, and their snapshots [n].
 
     Example:
         >>> seconds, snapshot = times_of_rows(8, PRONOSTIA)
@@ -104,7 +97,7 @@ def _axis(path: Path, axis: str, rows: Sequence[dict[str, str]]) -> NDArray[np.f
 
 
 def _life(path: Path, rows: Sequence[dict[str, str]]) -> float | None:
-    """Seconds to the failure; the files of XJTU-SY say minutes, and most end before it."""
+    """Seconds to the failure; only XJTU-SY's files have it, in minutes, and most end before it."""
     if "RUL" not in rows[0]:
         return None
     try:

@@ -13,43 +13,26 @@ from nacre._util.files import write_atomic
 
 FORMAT = 1
 SUFFIX = ".parquet"
-_ABOUT = b"nacre"  # key of what is known of a table, in its Parquet file
+_ABOUT = b"nacre"  # key of the metadata in the Parquet file
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Features of windows in order of time.
-
-    Attributes:
-        rig: Name of the rig.
-        name: Name of the bearing.
-        seconds: [n] float64 time from the first sample of the recording to the first one of each window, pauses
-            between files included.
-        names: Names of the features, such as "horizontal_rms".
-        values: [n, F] float64.
-        temperature: [n] float64 in degrees Celsius; NaN where it was not measured.
-        file: [n] which of `files` a window comes from.
-        files: Names of the files.
-        rate: Samples a second.
-        rpm: Turns a minute; None if not known.
-        load: Radial load in newtons; None if not known.
-        life: Seconds from the first sample to the failure, where that is known from elsewhere; None otherwise.
-        skipped: One line for each file that was left out.
-    """
+    """Features of windows in order of time."""
 
     rig: str
-    name: str
-    seconds: NDArray[np.float64]
-    names: tuple[str, ...]
-    values: NDArray[np.float64]
-    temperature: NDArray[np.float64]
-    file: NDArray[np.int64]
-    files: tuple[str, ...]
-    rate: float
-    rpm: float | None = None
-    load: float | None = None
-    life: float | None = None
-    skipped: tuple[str, ...] = ()
+    name: str  # of the bearing
+    seconds: NDArray[np.float64]  # [n] from the recording's first sample to the window's, pauses included
+    names: tuple[str, ...]  # of the features, such as "horizontal_rms"
+    values: NDArray[np.float64]  # [n, F]
+    temperature: NDArray[np.float64]  # [n] in degrees Celsius; NaN where it was not measured
+    file: NDArray[np.int64]  # [n] which of `files` a window comes from
+    files: tuple[str, ...]  # names
+    rate: float  # samples a second
+    rpm: float | None = None  # None if not known
+    load: float | None = None  # radial, in newtons; None if not known
+    life: float | None = None  # seconds from the first sample to the failure; None if the recording ends with it
+    skipped: tuple[str, ...] = ()  # one line for each file that was left out
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
@@ -67,7 +50,7 @@ class FeatureTable:
 
 
 def write_table(path: Path, table: FeatureTable) -> Path:
-    """Write a table as Parquet, whole or not at all: a column each for time, temperature, file and features."""
+    """Write a table as Parquet, atomically: a column each for time, temperature, file and features."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -91,11 +74,7 @@ def write_table(path: Path, table: FeatureTable) -> Path:
 
 
 def read_table(path: Path) -> FeatureTable:
-    """Read a table that `write_table` wrote.
-
-    Raises:
-        ValueError: If the file is damaged or something else.
-    """
+    """Read a table that `write_table` wrote; a ValueError if it is damaged or something else."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

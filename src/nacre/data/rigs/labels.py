@@ -1,4 +1,4 @@
-"""What is to be told of a bearing: how much of its life is used, what is left of it, and the paper's label."""
+"""Labels of bearings: the used fraction of life, the remaining useful life, and the paper's degradation."""
 
 from enum import StrEnum
 
@@ -16,17 +16,13 @@ _ZERO = 273.15  # kelvin at 0 degrees Celsius
 class Label(StrEnum):
     """What a network is asked."""
 
-    FRACTION = "fraction"  # share of the life that is used, 0 when new, 1 at the failure
-    RUL = "rul"  # minutes left, at most so many as can be told
+    FRACTION = "fraction"  # used fraction of the life, 0 when new, 1 at the failure
+    RUL = "rul"  # remaining useful life in minutes, clipped
     PHYSICS = "physics"  # the paper's
 
 
 def life_fraction(seconds: NDArray[np.float64], life: float) -> NDArray[np.float64]:
-    """Share of the life that is used at each time.
-
-    Args:
-        seconds: [n] since the first sample.
-        life: Seconds from there to the failure.
+    """Used fraction of a life at `seconds` [n] since the first sample; it fails at `life`.
 
     Example:
         >>> life_fraction(np.array([0.0, 30.0, 60.0]), 60.0).tolist()
@@ -37,7 +33,7 @@ def life_fraction(seconds: NDArray[np.float64], life: float) -> NDArray[np.float
 
 
 def remaining_minutes(seconds: NDArray[np.float64], life: float, most: float | None = None) -> NDArray[np.float64]:
-    """Minutes to the failure, at most `most`: a bearing without damage does not show how much longer it will last.
+    """Minutes to the failure, at most `most`: an undamaged bearing does not show how long it will last.
 
     Example:
         >>> remaining_minutes(np.array([0.0, 3600.0, 7200.0]), 7200.0, most=90).tolist()
@@ -53,21 +49,16 @@ def physics_label(
 ) -> NDArray[np.float64]:
     """The paper's degradation label [n], from 0 to 1, as its authors' files hold it.
 
-    It is the integral, divided by its end, of a rate that is made of time, temperature, speed and load. No
-    vibration enters it. With a constant temperature it is all but a straight line in time; with a rising one it
-    grows more slowly, because the authors' exponent has the opposite sign of Arrhenius' law. A network that is
-    given time or temperature can read it off: never train on it with either as an input.
-
-    Args:
-        pseudo_seconds: [n] the authors' column Time: 1,000 samples a row, no pauses.
-        celsius: [n] temperature.
-        rpm: Turns a minute.
-        load: Radial load in newtons.
+    It is the normalised integral of a rate that depends on time, temperature, speed and load (in newtons), not on
+    vibration. With a constant temperature it is almost a straight line in time; with a rising one it grows more
+    slowly, because the authors' exponent has the opposite sign of Arrhenius' law. A network that is given time or
+    temperature can read it off: never train on it with either as an input. `pseudo_seconds` [n] is the authors'
+    column Time: 1,000 samples a row, no pauses.
     """
     kelvin = celsius + _ZERO
     wear = 1e-6 * load * 3.14 * 0.025 * (rpm / 60) / 1.5e9
     exponent = 3 * _ACTIVATION / (_BOLTZMANN * kelvin) + 3 * _AGEING * pseudo_seconds
-    # Divided by its largest value first: only ratios count, and the exponential of 12 need not be large.
+    # Divided by its largest value, so that the exponential cannot overflow; only ratios count.
     rate = np.exp(exponent - exponent.max()) * (1 + wear * pseudo_seconds) ** 3
     steps = np.diff(pseudo_seconds) * (rate[1:] + rate[:-1]) / 2
     integral = np.concatenate([[0.0], steps.cumsum()])

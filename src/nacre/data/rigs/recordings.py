@@ -1,4 +1,4 @@
-"""`Recording`: the files of one bearing, in order; finding them in a folder, whichever rig they come from."""
+"""`BearingRecording`: the files of one bearing, in order; finding them in folders, for all three rigs."""
 
 import os
 import re
@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacre.data.rigs.hust import read_mat
-from nacre.data.rigs.pronostia import read_acceleration
+from nacre.data.rigs.readers import Snapshot, read_acceleration, read_mat, read_minute
 from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Condition, Rig
-from nacre.data.rigs.snapshot import Snapshot
-from nacre.data.rigs.xjtu import read_minute
 
 _ACCELERATION = re.compile(r"acc_(\d+)\.csv")
 _TEMPERATURE = re.compile(r"temp_(\d+)\.csv")
@@ -19,49 +16,33 @@ _MINUTE = re.compile(r"(\d+)\.csv")
 
 
 @dataclass(frozen=True)
-class Recording:
-    """One bearing on one rig.
-
-    Attributes:
-        rig: Where it was recorded.
-        name: Of the bearing.
-        files: In order of time.
-        temperatures: Files of its temperature, in order of time; only PRONOSTIA has some.
-        missing: Names of files that the numbering of the others asks for.
-        rate: Samples a second, for files that do not say; None if not known.
-    """
+class BearingRecording:
+    """One bearing on one rig."""
 
     rig: Rig
-    name: str
-    files: tuple[Path, ...]
-    temperatures: tuple[Path, ...] = ()
-    missing: tuple[str, ...] = ()
-    rate: float | None = None
+    name: str  # of the bearing
+    files: tuple[Path, ...]  # in order of time
+    temperatures: tuple[Path, ...] = ()  # files of its temperature, in order of time; only PRONOSTIA has some
+    missing: tuple[str, ...] = ()  # names of files that are missing in the numbering
+    rate: float | None = None  # samples a second, for files that do not say; None if not known
 
     @property
     def condition(self) -> Condition:
-        """Speed and load, as far as they are known."""
+        """Speed and load, where known."""
         return self.rig.condition(self.name)
 
     def read(self, path: Path) -> Snapshot:
-        """What one of its files holds.
-
-        Raises:
-            BadFile: If it does not hold what it should.
-        """
+        """Read one of its files; a `BadFile` error if its contents are wrong."""
         if self.rig == PRONOSTIA:
             return read_acceleration(path)
         return read_minute(path) if self.rig == XJTU else read_mat(path, self.rate)
 
 
-def find_recordings(places: Iterable[Path], rate: float | None = None) -> list[Recording]:
+def find_recordings(places: Iterable[Path], rate: float | None = None) -> list[BearingRecording]:
     """All recordings in folders and below them, by rig and name.
 
-    PRONOSTIA: a folder with `acc_00001.csv`, ...; XJTU-SY: a folder with `1.csv`, ...; HUST: each MAT file.
-
-    Args:
-        places: Folders, or single MAT files.
-        rate: Samples a second, for MAT files that do not say.
+    PRONOSTIA: a folder with `acc_00001.csv`, ...; XJTU-SY: a folder with `1.csv`, ...; HUST: each MAT file, whose
+    sampling rate is `rate` if it has none.
 
     Raises:
         FileNotFoundError: If there is none.
@@ -81,21 +62,21 @@ def find_recordings(places: Iterable[Path], rate: float | None = None) -> list[R
     return sorted(found, key=lambda each: (each.rig.name, _natural(each.name)))
 
 
-def _below(place: Path, rate: float | None) -> Iterator[Recording]:
+def _below(place: Path, rate: float | None) -> Iterator[BearingRecording]:
     if place.is_file() and place.suffix == ".mat":
-        yield Recording(HUST, place.stem, (place,), rate=rate)
+        yield BearingRecording(HUST, place.stem, (place,), rate=rate)
     for folder, _, names in os.walk(place):
         yield from _in_folder(Path(folder), names, rate)
 
 
-def _in_folder(folder: Path, names: list[str], rate: float | None) -> Iterator[Recording]:
+def _in_folder(folder: Path, names: list[str], rate: float | None) -> Iterator[BearingRecording]:
     if files := _numbered(names, _ACCELERATION):
         temperatures = tuple(folder / name for name in _numbered(names, _TEMPERATURE).values())
         yield _series(PRONOSTIA, folder, files, "acc_{:05d}.csv", temperatures)
     elif files := _numbered(names, _MINUTE):
         yield _series(XJTU, folder, files, "{}.csv")
     for name in sorted(name for name in names if name.endswith(".mat")):
-        yield Recording(HUST, Path(name).stem, (folder / name,), rate=rate)
+        yield BearingRecording(HUST, Path(name).stem, (folder / name,), rate=rate)
 
 
 def _numbered(names: list[str], pattern: re.Pattern[str]) -> dict[int, str]:
@@ -105,10 +86,10 @@ def _numbered(names: list[str], pattern: re.Pattern[str]) -> dict[int, str]:
 
 def _series(
     rig: Rig, folder: Path, files: dict[int, str], form: str, temperatures: tuple[Path, ...] = ()
-) -> Recording:
-    """A recording of numbered files; those before the first one that is there do not count as missing."""
+) -> BearingRecording:
+    """A recording of numbered files; numbers before the first one do not count as missing."""
     missing = [form.format(number) for number in range(min(files), max(files)) if number not in files]
-    return Recording(
+    return BearingRecording(
         rig, folder.name, tuple(folder / name for name in files.values()), temperatures, tuple(missing)
     )
 

@@ -1,4 +1,4 @@
-"""The three test rigs of the paper: how fast they sample and turn, and what their bearings are like."""
+"""The three test rigs of the paper: sampling rates, operating conditions and bearing geometry."""
 
 import math
 from dataclasses import dataclass
@@ -6,22 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Geometry:
-    """A rolling bearing.
+    """A rolling bearing."""
 
-    Attributes:
-        balls: How many.
-        ball: Diameter of a ball in millimetres.
-        pitch: Diameter of the circle of their centres in millimetres.
-        angle: Contact angle in degrees.
-    """
-
-    balls: int
-    ball: float
-    pitch: float
-    angle: float = 0.0
+    balls: int  # their number
+    ball: float  # diameter of a ball in millimetres
+    pitch: float  # diameter of the circle of their centres in millimetres
+    angle: float = 0.0  # contact angle in degrees
 
     def fault_frequencies(self, rpm: float) -> dict[str, float]:
-        """How often a damaged part knocks, in Hz, while the inner ring turns: outer ring, inner ring, ball, cage.
+        """Impacts a second of a damaged part while the inner ring turns: outer ring, inner ring, ball, cage.
 
         Example:
             >>> {name: round(hertz, 1) for name, hertz in PRONOSTIA.geometry.fault_frequencies(1800).items()}
@@ -39,39 +32,25 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a bearing is made to do.
-
-    Attributes:
-        rpm: Turns of the shaft a minute; None if not known.
-        load: Radial load in newtons; None if not known.
-    """
+    """Operating conditions of a bearing; None where not known."""
 
     rpm: float | None = None
-    load: float | None = None
+    load: float | None = None  # radial, in newtons
 
 
 @dataclass(frozen=True)
 class Rig:
-    """A test rig.
+    """A test rig."""
 
-    Attributes:
-        name: Short name, part of file names.
-        rate: Samples a second.
-        samples: Samples of a snapshot; None if they differ.
-        period: Seconds from the start of a snapshot to that of the next; None if they follow each other.
-        geometry: Of its bearings; None if they differ.
-        conditions: By the number in front of the underscore in a bearing's name.
-    """
-
-    name: str
-    rate: float
-    samples: int | None
-    period: float | None
-    geometry: Geometry | None
-    conditions: tuple[Condition, ...] = ()
+    name: str  # part of file names
+    rate: float  # samples a second
+    samples: int | None  # of a snapshot; None if they differ
+    period: float | None  # seconds from the start of a snapshot to that of the next; None without pauses
+    geometry: Geometry | None  # of its bearings; None if they differ
+    conditions: tuple[Condition, ...] = ()  # by the number in front of the underscore in a bearing's name
 
     def condition(self, bearing: str) -> Condition:
-        """That of a bearing, by its name.
+        """The condition of a bearing, by its name.
 
         Example:
             >>> XJTU.condition("Bearing2_5")
@@ -100,7 +79,7 @@ XJTU = Rig(
     geometry=Geometry(balls=8, ball=7.92, pitch=34.55),
     conditions=(Condition(2100.0, 12_000.0), Condition(2250.0, 11_000.0), Condition(2400.0, 10_000.0)),
 )
-# Hong and Thuan (2023): recordings of some seconds of bearings with a fault, none of a whole life.
+# Hong and Thuan (2023): recordings of a few seconds of faulty bearings, none of a whole life.
 HUST = Rig("hust", rate=51_200.0, samples=None, period=None, geometry=None)
 
 RIGS = {rig.name: rig for rig in (PRONOSTIA, XJTU, HUST)}

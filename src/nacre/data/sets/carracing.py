@@ -21,16 +21,21 @@ def load_carracing(data_dir: Path | None = None, frames: int = 8) -> Dataset:
     Drives are groups, so no drive is in two parts of a split.
 
     Args:
-        data_dir: Where episodes lie, in it or in its folder `carracing`; None looks for that folder where the
-            command was started, then in $NACRE_DATA and in the cache.
-        frames: Frames of a sequence; the first ones of a drive have fewer before them. 1 is the paper's setting.
+        data_dir: Where episodes are, in it or in its folder `carracing`; None looks for that folder in the working
+            directory, in $NACRE_DATA and in the cache.
+        frames: Frames of a sequence, fewer at the start of a drive. 1 is the paper's setting.
 
     Raises:
         FileNotFoundError: If there are no episodes.
         ValueError: If one is damaged, or they are fewer than three.
     """
     whole("frames", frames, 1)
-    paths = episode_files(_folder(data_dir))
+    folders = recorded_in(data_dir, [FOLDER])
+    paths = next((found for folder in folders if folder.is_dir() and (found := episode_files(folder))), None)
+    if paths is None:
+        raise FileNotFoundError(
+            f"no recorded drives in {', '.join(map(str, folders))}; record some with `nacre drive collect`"
+        )
     if len(paths) < _FEWEST:
         raise ValueError(
             f"{paths[0].parent} holds {len(paths)} drives, wanted {_FEWEST} at least: one each to train, to "
@@ -59,15 +64,4 @@ def load_carracing(data_dir: Path | None = None, frames: int = 8) -> Dataset:
         time_unit="seconds",
         form=f"generated, {len(episodes)} drives",
         files=checksums(paths),
-    )
-
-
-def _folder(data_dir: Path | None) -> Path:
-    """The first folder that holds episodes."""
-    folders = recorded_in(data_dir, [FOLDER])
-    for folder in folders:
-        if folder.is_dir() and episode_files(folder):
-            return folder
-    raise FileNotFoundError(
-        f"no recorded drives in {', '.join(map(str, folders))}; record some with `nacre drive collect`"
     )

@@ -1,4 +1,4 @@
-"""Recorded drives: one compressed file each, written whole, read without pickle."""
+"""Recorded drives: one compressed file each, written atomically, read without pickle."""
 
 import hashlib
 import io
@@ -27,21 +27,13 @@ _DAMAGE = (ValueError, EOFError, KeyError, TypeError, OSError, zipfile.BadZipFil
 
 @dataclass(frozen=True)
 class Drive:
-    """How an episode is, or was, driven.
+    """How an episode is driven."""
 
-    Attributes:
-        seed: Seed of the track; it also seeds colours and noise, each with a generator of its own.
-        randomize: Whether road and grass have random colours.
-        noise: Share of the steps at which the car is steered or sped up at random, whatever was chosen.
-        driver: Who chose.
-        limit: Steps after which the episode ends.
-    """
-
-    seed: int
-    randomize: bool = False
-    noise: float = 0.0
+    seed: int  # of the track; it also seeds colours and noise, each with a generator of its own
+    randomize: bool = False  # whether road and grass have random colours
+    noise: float = 0.0  # share of the steps with a random action instead of the driver's
     driver: str = "expert"
-    limit: int = 2000
+    limit: int = 2000  # steps after which the episode ends
 
     @property
     def name(self) -> str:
@@ -53,45 +45,29 @@ class Drive:
 
 @dataclass(frozen=True)
 class Episode:
-    """What happened in a drive of n steps.
-
-    Attributes:
-        drive: How it was driven.
-        frames: [n, 96, 96, 3] uint8, what was seen before each step.
-        action: [n] what was done.
-        label: [n] what the driver would have done; differs from `action` under noise.
-        pose: [n, 5] float64, see `POSE`: metres, radians, metres a second.
-        road: [m, 2] float64 points of the centre line, in driving direction, from the start line on.
-        outcome: Figures of the episode, such as progress and whether the lap was finished.
-    """
+    """A drive of n steps."""
 
     drive: Drive
-    frames: NDArray[np.uint8]
-    action: NDArray[np.int64]
-    label: NDArray[np.int64]
-    pose: NDArray[np.float64]
-    road: NDArray[np.float64]
-    outcome: dict[str, Any]
+    frames: NDArray[np.uint8]  # [n, 96, 96, 3] what was seen before each step
+    action: NDArray[np.int64]  # [n] what was done
+    label: NDArray[np.int64]  # [n] what the driver chose; differs from `action` under noise
+    pose: NDArray[np.float64]  # [n, 5] see `POSE`: metres, radians, metres a second
+    road: NDArray[np.float64]  # [m, 2] points of the centre line, in driving direction, from the start line on
+    outcome: dict[str, Any]  # metrics of the episode, such as progress and whether the lap was finished
 
 
 def write_episode(folder: Path, episode: Episode) -> Path:
-    """Write an episode into a folder, under the name of its drive, whole or not at all."""
+    """Write an episode atomically into a folder, under the name of its drive."""
     about = {"format": FORMAT, "drive": asdict(episode.drive), "outcome": episode.outcome}
     arrays = {name: getattr(episode, name) for name in _ARRAYS}
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{episode.drive.name}{SUFFIX}"
-    write_atomic(path, file.getvalue())
-    return path
+    return write_atomic(folder / f"{episode.drive.name}{SUFFIX}", file.getvalue())
 
 
 def read_episode(path: Path) -> Episode:
-    """Read an episode.
-
-    Raises:
-        ValueError: If the file is damaged, or is no episode.
-    """
+    """Read an episode; a ValueError if the file is damaged, or is no episode."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))

@@ -7,7 +7,7 @@ import numpy as np
 from nacre.data.dataset import Dataset
 from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
-from nacre.data.files.store import Source
+from nacre.data.files.store import FormContents
 from nacre.data.sets.series import Series, forecasting, read_stamps, read_table
 
 COLUMNS = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
@@ -16,14 +16,10 @@ _STEP = 15 * 60  # seconds between rows
 
 
 def load_ettm1(data_dir: Path | None = None, lookback: int = 48, horizon: int = 24) -> Dataset:
-    """Windows of ETTm1: seven columns are seen, the next values of OT, the oil temperature, are forecast.
+    """Windows of ETTm1: `lookback` rows of seven columns, and `horizon` next values of OT, the oil temperature.
 
-    Everything is in raw units; time is in hours since the first row. Windows start at every row.
-
-    Args:
-        data_dir: Where to look first for `ETTm1.csv`; see `nacre.data.files.store.find`.
-        lookback: Rows that are seen.
-        horizon: Rows that are forecast.
+    Everything is in raw units; time is in hours since the first row. Windows start at every row. The file is found
+    by `nacre.data.files.store.find`.
 
     Raises:
         FileNotFoundError: If the file is neither found nor fetched.
@@ -43,7 +39,7 @@ def load_ettm1(data_dir: Path | None = None, lookback: int = 48, horizon: int = 
     return forecasting(series, source, lookback, horizon)
 
 
-def _parse(source: Source) -> Arrays:
+def _parse(source: FormContents) -> Arrays:
     data, path = source.contents["ETTm1.csv"], source.paths["ETTm1.csv"]
     stamps, values = read_table(data, path, ("date", *COLUMNS))
     seconds = read_stamps(stamps, "%Y-%m-%d %H:%M:%S", path)

@@ -10,7 +10,7 @@ from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
-from nacre.data.files.store import Source
+from nacre.data.files.store import FormContents
 
 PIXELS = 28 * 28
 SPAN = 256.0  # units of time of a whole image, as in the paper
@@ -23,9 +23,8 @@ def load_event_mnist(data_dir: Path | None = None, max_events: int = 256) -> Dat
     """MNIST as events: an image read row by row is a sequence of runs, each with its symbol and its duration.
 
     Features are the symbol (1 = ink) and the duration of the run; 784 pixels last 256 units of time. The first
-    run, of background as a rule, and the last one count too. The stamp of an event is the end of its run: only
-    then is its duration known, so a causal model that meets the event at this time sees nothing early. Differences
-    of stamps are the durations.
+    and the last run count too. The stamp of an event is the end of its run, when its duration is known, so a
+    causal model sees nothing early. Differences of stamps are the durations.
 
     Every image is a group of its own; `test` marks the official 10,000.
 
@@ -75,14 +74,14 @@ def _events(ink: Tensor, end: Tensor, runs: Tensor, max_events: int) -> tuple[Te
     return values, end[keep].double() * SPAN / PIXELS, runs.clamp(max=max_events), int((runs > max_events).sum())
 
 
-def _parse(source: Source) -> Arrays:
-    """All runs of all images, train before test: symbol and end of each, runs and label of each image."""
+def _parse(source: FormContents) -> Arrays:
+    """All runs of all images, training images first: symbol and end of each, runs and label of each image."""
     parts = [_part(source, part) for part in ("train", "t10k")]
     joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     return {**joined, "train": np.array(len(parts[0]["label"]))}
 
 
-def _part(source: Source, part: str) -> Arrays:
+def _part(source: FormContents, part: str) -> Arrays:
     names = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
     images = _read_idx(source, names[0], (28, 28)).reshape(-1, PIXELS)
     label = _read_idx(source, names[1], ())
@@ -96,10 +95,7 @@ def _part(source: Source, part: str) -> Arrays:
 
 
 def run_lengths(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Runs of equal pixels in each row of a bool table [n, P].
-
-    Returns:
-        Symbol of each run, the position where it ends, and the number of runs of each row.
+    """Symbol and end of each run of equal pixels in the rows of a bool array [n, P], and runs of each row.
 
     Example:
         >>> run_lengths(np.array([[False, False, True], [True, True, True]]))
@@ -111,7 +107,7 @@ def run_lengths(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return pixels[last].astype(np.uint8), (position + 1).astype(np.int16), last.sum(1).astype(np.int16)
 
 
-def _read_idx(source: Source, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def _read_idx(source: FormContents, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """[n, *shape] bytes of a file in the IDX format: type, number of dimensions, sizes, data."""
     data, dimensions = source.contents[name], 1 + len(shape)
     header = np.frombuffer(data[: 4 * (1 + dimensions)].ljust(4 * (1 + dimensions), b"\0"), dtype=">u4")

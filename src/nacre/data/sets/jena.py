@@ -1,4 +1,4 @@
-"""Jena climate: 14 readings of a weather station, every 10 minutes."""
+"""Jena climate: 14 measurements of a weather station, every 10 minutes."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import numpy as np
 from nacre.data.dataset import Dataset
 from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
-from nacre.data.files.store import Source
+from nacre.data.files.store import FormContents
 from nacre.data.sets.series import Series, forecasting, read_stamps, read_table
 
 COLUMNS = (
@@ -29,7 +29,7 @@ COLUMNS = (
 TARGET = COLUMNS.index("T (degC)")
 _READER = "jena-1"  # raise the number with every change of `parse`
 _STEP = 10 * 60  # seconds between rows
-_LOST = -9999.0  # what the station writes where it has no reading
+_LOST = -9999.0  # the station's mark for a missing value
 _STAMPS = {  # file to name and form of its time column
     "jena_climate_2009_2016.csv": ("Date Time", "%d.%m.%Y %H:%M:%S"),
     "weather.csv": ("date", "%Y-%m-%d %H:%M:%S"),
@@ -44,19 +44,14 @@ _NOTES = (
 
 
 def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 24) -> Dataset:
-    """Windows of the weather of Jena: 14 columns are seen, the next values of the temperature are forecast.
+    """Windows of the weather of Jena: `lookback` rows of 14 columns, and the next `horizon` temperatures.
 
     Reads the official file of 2009 to 2016, or as a stand-in the year 2020 of the same station, of whose 21
-    columns the same 14 are taken. Everything is in raw units; time is in hours since the first row.
+    columns the same 14 are taken; see `nacre.data.files.store.find`. Everything is in raw units; time is in hours
+    since the first row.
 
-    The station has hiccups. Lost readings get the last value before them, so nothing is learned from the future.
-    Rows without a temperature are left out rather than made up. A window never straddles a gap. `notes` counts all
-    of it.
-
-    Args:
-        data_dir: Where to look first; see `nacre.data.files.store.find`.
-        lookback: Rows that are seen.
-        horizon: Rows that are forecast.
+    Missing values are filled with the last one before, so nothing is learned from the future. Rows without a
+    temperature are left out. A window never spans a gap. `notes` counts all repairs.
 
     Raises:
         FileNotFoundError: If no file is found or fetched.
@@ -78,8 +73,8 @@ def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 2
     return forecasting(series, source, lookback, horizon)
 
 
-def parse(source: Source) -> Arrays:
-    """Rows in order of time, repaired, and the count of each repair in the order of the notes."""
+def parse(source: FormContents) -> Arrays:
+    """Repaired rows in order of time, and the count of each repair in the order of `_NOTES`."""
     ((name, data),) = source.contents.items()
     path = source.paths[name]
     stamp, form = _STAMPS[name]
@@ -105,6 +100,6 @@ def parse(source: Source) -> Arrays:
 
 
 def _last_before(values: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """[N, F] values, the lost ones replaced by the last one of their column that is not lost."""
+    """[N, F] values, forward-filled where `lost`."""
     row = np.where(lost, 0, np.arange(len(values))[:, None])  # [N, F]
     return np.take_along_axis(values, np.maximum.accumulate(row, axis=0), axis=0)

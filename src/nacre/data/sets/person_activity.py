@@ -1,4 +1,4 @@
-"""Localization data for person activity (UCI 196): where four tags are, and what their wearer does."""
+"""Localization data for person activity (UCI 196): positions of four tags, and what the wearer does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.fetch import obtain
-from nacre.data.files.store import Source
+from nacre.data.files.store import FormContents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,12 +50,12 @@ def load_person_activity(data_dir: Path | None = None, window: int = 32, stride:
     order of time, in seconds since its start. Time comes from the column `timestamp`, which is finer than `date`
     (100 ns, 0.1 ms in the stand-in, against 1 ms). Rows with equal stamps keep the order of the file.
 
-    A recording is a group. Groups are in order of name, A01, A02, ... E05, so each of five folds by group gets one
+    A recording is a group. Groups are sorted by name, A01, A02, ... E05, so each of five folds by group gets one
     recording of every person.
 
-    A window starts at every `stride`-th row, and the last one of a recording is moved back to end at its last row:
-    no row is lost, and all windows are equally long. With the defaults most rows lie in two windows, and a model
-    answers them twice; `Dataset.answers` counts each row once.
+    A window starts at every `stride`-th row, and the last one of a recording ends at its last row: no row is lost,
+    and all windows are equally long. With the defaults most rows are in two windows and are answered twice;
+    `Dataset.answers` counts each row once.
 
     Args:
         data_dir: Where to look first; see `nacre.data.files.store.find`.
@@ -93,7 +93,7 @@ def load_person_activity(data_dir: Path | None = None, window: int = 32, stride:
 
 
 def _windows(recording: np.ndarray, window: int, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First row, length and recording of each window, given the recording of each row, in order."""
+    """First row, length and recording of each window, given the ascending recording of each row."""
     start, length, group = [], [], []
     rows = np.bincount(recording)
     for index, (first, count) in enumerate(zip(np.cumsum(rows) - rows, rows, strict=True)):
@@ -105,7 +105,7 @@ def _windows(recording: np.ndarray, window: int, stride: int) -> tuple[np.ndarra
     return np.concatenate(start), np.concatenate(length), np.concatenate(group)
 
 
-def _parse(source: Source) -> Arrays:
+def _parse(source: FormContents) -> Arrays:
     import pandas as pd
 
     frames = [_frame(data, source.paths[name]) for name, data in source.contents.items()]
@@ -120,6 +120,7 @@ def _parse(source: Source) -> Arrays:
     tag = frame["tag"].to_numpy()[order]
     place = frame[["x", "y", "z"]].to_numpy(dtype=np.float32)[order]
     which = np.stack([tag == key for key in TAGS], 1).astype(np.float32)  # [N, 4]
+    latest = frame.groupby("sequence")["timestamp"].cummax().to_numpy()  # up to each row of the file
     activity = pd.Categorical(frame["activity"], categories=list(ACTIVITIES)).codes
     return {
         "values": np.concatenate([place, which], 1),
@@ -127,22 +128,12 @@ def _parse(source: Source) -> Arrays:
         "activity": activity.astype(np.int64)[order],
         "recording": code,
         "names": names,
-        "disorder": np.array(_out_of_order(frame)),
+        "disorder": np.array(int((frame["timestamp"].to_numpy() < latest).sum())),
     }
 
 
-def _out_of_order(frame: pd.DataFrame) -> int:
-    """Rows of a file that come after a later one of their recording."""
-    latest = frame.groupby("sequence")["timestamp"].cummax().to_numpy()
-    return int((frame["timestamp"].to_numpy() < latest).sum())
-
-
 def _frame(data: bytes, path: Path) -> pd.DataFrame:
-    """Checked rows of a file. The official one has no header; the stand-ins have one, and a column of row numbers.
-
-    Raises:
-        ValueError: Says which line holds what it should not.
-    """
+    """Checked rows of a file. Unlike the official one, stand-ins have a header and a column of row numbers."""
     import pandas as pd
 
     header = data.startswith(b",")

@@ -1,4 +1,4 @@
-"""One long series read from a table, and its windows, which never straddle a gap."""
+"""One long series read from a table, and its windows, which never span a gap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from nacre._util.checks import whole
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.files.store import Source
+from nacre.data.files.store import FormContents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,40 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Series:
-    """Rows of one series in order of time.
+    """Rows of one series in order of time."""
 
-    Attributes:
-        name: Name of the data set.
-        values: [N, F] float32.
-        seconds: [N] int64 stamps, ascending.
-        step: Seconds between rows; more or less than that is a gap.
-        features: Names of the columns.
-        column: The one that is forecast.
-        target: Short name of it.
-        notes: What was left out or repaired.
-    """
-
-    name: str
-    values: np.ndarray
-    seconds: np.ndarray
-    step: int
-    features: tuple[str, ...]
-    column: int
-    target: str
-    notes: tuple[str, ...] = ()
+    name: str  # of the data set
+    values: np.ndarray  # [N, F] float32
+    seconds: np.ndarray  # [N] int64 stamps, ascending
+    step: int  # seconds between rows; more or less than that is a gap
+    features: tuple[str, ...]  # names of the columns
+    column: int  # the one that is forecast
+    target: str  # its short name
+    notes: tuple[str, ...] = ()  # what was left out or repaired
 
 
-def forecasting(series: Series, source: Source, lookback: int, horizon: int) -> Dataset:
+def forecasting(series: Series, source: FormContents, lookback: int, horizon: int) -> Dataset:
     """All windows of a series, one at every row, the last one included.
 
     A window is `lookback` rows of input and the `horizon` rows after them as target. Windows overlap, so split
-    them by time. Rows are kept once; only targets are written out.
-
-    Args:
-        series: What to cut.
-        source: Where it came from.
-        lookback: Rows that are seen.
-        horizon: Rows that are forecast.
+    them by time. Input rows are stored once; only targets are copied.
     """
     whole("lookback", lookback, 1)
     whole("horizon", horizon, 1)
@@ -64,6 +47,9 @@ def forecasting(series: Series, source: Source, lookback: int, horizon: int) -> 
             f"{series.name}: lookback + horizon = {lookback + horizon:,} is longer than any stretch without a gap "
             f"in its {len(series.seconds):,} rows; use shorter windows"
         )
+    gaps = int((np.diff(series.seconds) != series.step).sum())
+    lost = max(len(series.seconds) - lookback - horizon + 1, 0) - len(start)
+    gap_note = f"gaps in time: {gaps:,}; windows across them, left out: {lost:,}"
     values = torch.from_numpy(series.values)
     ahead = values[:, series.column].unfold(0, horizon, 1)  # [N - horizon + 1, horizon], a view
     first = torch.from_numpy(start)
@@ -83,12 +69,12 @@ def forecasting(series: Series, source: Source, lookback: int, horizon: int) -> 
         time_unit="hours",
         form=source.form,
         files=source.sha256,
-        notes=(*series.notes, *_gap_notes(series, len(start), lookback + horizon)),
+        notes=series.notes if gaps == 0 else (*series.notes, gap_note),
     )
 
 
 def window_starts(seconds: np.ndarray, step: int, size: int) -> np.ndarray:
-    """First rows of all runs of `size` rows that are `step` seconds apart.
+    """First rows of all windows of `size` rows that are `step` seconds apart.
 
     Example:
         >>> window_starts(np.array([0, 10, 20, 50, 60, 70]), step=10, size=2)
@@ -100,18 +86,8 @@ def window_starts(seconds: np.ndarray, step: int, size: int) -> np.ndarray:
     return np.flatnonzero(stretch[: len(stretch) - size + 1] == stretch[size - 1 :])
 
 
-def _gap_notes(series: Series, windows: int, size: int) -> tuple[str, ...]:
-    gaps = int((np.diff(series.seconds) != series.step).sum())
-    lost = max(len(series.seconds) - size + 1, 0) - windows
-    return (f"gaps in time: {gaps:,}; windows across them, left out: {lost:,}",) if gaps else ()
-
-
 def read_table(data: bytes, path: Path, columns: Sequence[str]) -> tuple[pd.Series, np.ndarray]:
-    """Stamps [N] and numbers [N, F] of a table whose header starts with these names, that of the stamps first.
-
-    Raises:
-        ValueError: If the header differs, or a number is missing or is none; says where.
-    """
+    """Stamps [N] and numbers [N, F] of a table whose header starts with these names, that of the stamps first."""
     import pandas as pd
 
     try:
@@ -134,11 +110,7 @@ def read_table(data: bytes, path: Path, columns: Sequence[str]) -> tuple[pd.Seri
 
 
 def read_stamps(column: pd.Series, form: str, path: Path) -> np.ndarray:
-    """[N] int64 seconds since 1970 of stamps written in this form of strptime.
-
-    Raises:
-        ValueError: If one is written otherwise; says where.
-    """
+    """[N] int64 seconds since 1970 of stamps in this format of strptime."""
     import pandas as pd
 
     stamps = pd.to_datetime(column, format=form, errors="coerce")

@@ -1,4 +1,4 @@
-"""Udacity's driving simulator: camera images of a drive of your own, and how the wheel was held."""
+"""Udacity's driving simulator: camera images of a drive of your own, and the steering."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from nacre.data.dataset import Dataset, Kind
 from nacre.data.files.array_cache import Arrays, cached
 from nacre.data.files.store import recorded_in
 from nacre.data.sets.udacity_images import SIZE, Images, read_frame
-from nacre.data.sets.udacity_log import CAMERAS, Log, read_log
+from nacre.data.sets.udacity_log import CAMERAS, DrivingLog, read_log
 
 LOG = "driving_log.csv"
 FOLDERS = ("udacity", "udacity_track")
@@ -25,28 +25,34 @@ _READER = "udacity-1"  # raise the number with every change of `_parse` or `read
 def load_udacity(data_dir: Path | None = None, segments: int = 20) -> Dataset:
     """One sequence of a single image for each moment of a drive, and the steering at that moment, from -1 to 1.
 
-    Images are cropped to the road and 66 x 200 pixels large, see `udacity_images.read_frame`. Segments of the
-    drive are groups: neighbouring images are all but equal, so they must not be in two parts of a split.
-    Segments are stretches without a pause, and what follows a segment within a second belongs to none.
+    Images are cropped to the road and resized to 66 x 200 pixels, see `udacity_images.read_frame`. Segments of the
+    drive are groups: neighbouring images are nearly equal, so they must not be in two parts of a split. Segments
+    have no pauses, and the second after a segment belongs to none.
 
     If all images of the left and the right camera are there, they are rows, too, that no sequence holds: of the n
-    sequences number i is row i, row n + i is what the left camera saw and row 2 n + i what the right one did.
+    sequences number i is row i, row n + i is the left camera's image and row 2 n + i the right one's.
 
     Args:
-        data_dir: Where `driving_log.csv` lies, in it or in its folder `udacity` or `udacity_track`; None looks for
-            these folders where the command was started, then in $NACRE_DATA and in the cache. Images lie in `IMG`,
-            beside the log or in zip files beside it.
-        segments: Segments that are made at least.
+        data_dir: Where `driving_log.csv` is, in it or in its folder `udacity` or `udacity_track`; None looks for
+            these folders in the working directory, in $NACRE_DATA and in the cache. Images are in `IMG`, beside
+            the log or in zip files beside it.
+        segments: The least number of segments.
 
     Raises:
         FileNotFoundError: If there is no log, or an image of the centre camera is missing.
         ValueError: If the log or an image is damaged, or the drive is too short for the segments.
     """
     whole("segments", segments, 1)
-    folder = _folder(data_dir)
+    folders = recorded_in(data_dir, FOLDERS)
+    folder = next((folder for folder in folders if (folder / LOG).is_file()), None)
+    if folder is None:
+        raise FileNotFoundError(
+            f"no {LOG} in {', '.join(map(str, folders))}; record a drive in the training mode of Udacity's "
+            "simulator, into one of these folders, or name the folder that has it: --data-dir or $NACRE_DATA"
+        )
     path = folder / LOG
     contents = path.read_bytes()
-    log = read_log(path, contents.decode("utf-8-sig", "replace"))  # of a path that is no UTF-8, the end counts
+    log = read_log(path, contents.decode("utf-8-sig", "replace"))  # only file names need be UTF-8
     with Images(folder) as images:
         cameras = _cameras(log, images, folder)
         recording = _Recording(path, log, images, cameras, _checksums(contents, log, images, cameras))
@@ -62,17 +68,11 @@ def load_udacity(data_dir: Path | None = None, segments: int = 20) -> Dataset:
 
 
 def segments_of(seconds: NDArray[np.float64], segments: int) -> NDArray[np.int64]:
-    """Which segment each moment of a drive belongs to.
+    """[n] the segment of each image of a drive, from 0 on, by its time [n]; -1 for what is left out.
 
-    The drive is cut at pauses and, between them, into stretches of about equal numbers of images. What follows a
-    cut within `GAP` is left out, so any two segments are further apart than that.
-
-    Args:
-        seconds: [n] when each image was taken; never goes back.
-        segments: How many there should be at least; a drive that is too short has fewer.
-
-    Returns:
-        [n] number of the segment, from 0 on; -1 for what is left out.
+    The drive is cut at pauses and, between them, into parts of about equal numbers of images. Images within `GAP`
+    after a cut are left out, so any two segments are further apart than that. A drive that is too short has fewer
+    segments than asked.
 
     Example:
         >>> segments_of(np.arange(12) / 4, 2).tolist()
@@ -80,11 +80,11 @@ def segments_of(seconds: NDArray[np.float64], segments: int) -> NDArray[np.int64
     """
     pauses = np.flatnonzero(np.diff(seconds) > GAP) + 1
     segment, number = np.full(len(seconds), -1), 0
-    for run in np.split(np.arange(len(seconds)), pauses):
-        pieces = min(len(run), -(-len(run) * segments // len(seconds)))  # rounded up, so there are enough in all
-        for stretch in np.array_split(run, pieces):
-            end = seconds[stretch[0] - 1] if stretch[0] else -np.inf  # of the stretch before
-            members = stretch[seconds[stretch] > end + GAP]
+    for stretch in np.split(np.arange(len(seconds)), pauses):
+        pieces = min(len(stretch), -(-len(stretch) * segments // len(seconds)))  # rounded up: enough in all
+        for piece in np.array_split(stretch, pieces):
+            end = seconds[piece[0] - 1] if piece[0] else -np.inf  # of the piece before
+            members = piece[seconds[piece] > end + GAP]
             if len(members):
                 segment[members] = number
                 number += 1
@@ -93,10 +93,8 @@ def segments_of(seconds: NDArray[np.float64], segments: int) -> NDArray[np.int64
 
 @dataclass(frozen=True)
 class _Recording:
-    """All that a recording is made of."""
-
     path: Path
-    log: Log
+    log: DrivingLog
     images: Images
     cameras: tuple[str, ...]
     sha256: dict[str, str]
@@ -104,16 +102,15 @@ class _Recording:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out."""
-        missing = (
-            () if len(self.cameras) > 1 else ("images of the left and right camera are not all there: unused",)
-        )
-        return (*self.log.notes, *missing)
+        if len(self.cameras) > 1:
+            return self.log.notes
+        return (*self.log.notes, "images of the left and right camera are not all there: unused")
 
 
 def _dataset(
     recording: _Recording, frames: NDArray[np.uint8], kept: NDArray[np.int64], segment: NDArray[np.int64]
 ) -> Dataset:
-    """The data set of some rows of a recording, each with its segment."""
+    """The data set of the kept rows of a recording, each with its segment."""
     log, count = recording.log, len(recording.cameras)
     y = torch.from_numpy(log.steering[kept]).unsqueeze(1)
     first = torch.from_numpy(np.diff(segment, prepend=-1) > 0)
@@ -140,19 +137,7 @@ def _dataset(
     )
 
 
-def _folder(data_dir: Path | None) -> Path:
-    """The first folder that holds a log."""
-    folders = recorded_in(data_dir, FOLDERS)
-    for folder in folders:
-        if (folder / LOG).is_file():
-            return folder
-    raise FileNotFoundError(
-        f"no {LOG} in {', '.join(map(str, folders))}; record a drive in the training mode of Udacity's simulator, "
-        "into one of these folders, or name the folder that has it: --data-dir or $NACRE_DATA"
-    )
-
-
-def _cameras(log: Log, images: Images, folder: Path) -> tuple[str, ...]:
+def _cameras(log: DrivingLog, images: Images, folder: Path) -> tuple[str, ...]:
     """All three cameras if all of their images are there; else the centre one, whose images must be."""
     missing = [row for row, name in enumerate(log.names["center"]) if name not in images]
     if missing:
@@ -165,8 +150,8 @@ def _cameras(log: Log, images: Images, folder: Path) -> tuple[str, ...]:
     return CAMERAS if complete else CAMERAS[:1]
 
 
-def _checksums(contents: bytes, log: Log, images: Images, cameras: tuple[str, ...]) -> dict[str, str]:
-    """Checksum of the log, and one of all images of each camera, wherever they lie."""
+def _checksums(contents: bytes, log: DrivingLog, images: Images, cameras: tuple[str, ...]) -> dict[str, str]:
+    """Checksum of the log, and one of all images of each camera, wherever they are."""
     found = {LOG: hashlib.sha256(contents).hexdigest()}
     for camera in cameras:
         digest = hashlib.sha256()

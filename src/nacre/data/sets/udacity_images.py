@@ -1,11 +1,10 @@
-"""Images of the Udacity simulator: found by name in a folder or in zip files, cropped, and made smaller."""
-
-from __future__ import annotations
+"""Images of the Udacity simulator: found by name in a folder or in zip files, cropped and resized."""
 
 import io
 import os
 import zipfile
 import zlib
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,17 +23,9 @@ _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplemented
 
 
 def read_frame(data: bytes, name: str) -> NDArray[np.uint8]:
-    """What the network sees of an image file, see `road_of`.
+    """[66, 200, 3] what the network sees of a JPEG or PNG file of 320 x 160 pixels, see `road_of`.
 
-    Args:
-        data: A JPEG or PNG file of 320 x 160 pixels.
-        name: What messages call it.
-
-    Returns:
-        [66, 200, 3] red, green and blue.
-
-    Raises:
-        ValueError: If it is damaged, or of another size.
+    A ValueError, which calls the file `name`, if it is damaged, or of another size.
 
     Example:
         >>> from PIL import Image
@@ -48,7 +39,7 @@ def read_frame(data: bytes, name: str) -> NDArray[np.uint8]:
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             size = image.size
-            if size == (WIDTH, HEIGHT):  # looked at before anything is unpacked: an image may claim to be huge
+            if size == (WIDTH, HEIGHT):  # checked before decoding: an image may claim to be huge
                 return road_of(np.asarray(image.convert("RGB")))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         text = str(error).split(" <", 1)[0]  # Pillow names its own objects
@@ -57,14 +48,7 @@ def read_frame(data: bytes, name: str) -> NDArray[np.uint8]:
 
 
 def road_of(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What the network sees of a camera image: cropped, and made smaller by antialiased bilinear interpolation.
-
-    Args:
-        pixels: [160, 320, 3] red, green and blue.
-
-    Returns:
-        [66, 200, 3] of them.
-    """
+    """[66, 200, 3] a camera image [160, 320, 3], cropped and resized by antialiased bilinear interpolation."""
     from PIL import Image
 
     road = Image.fromarray(pixels[TOP:BOTTOM])
@@ -82,20 +66,15 @@ class _Place:
         return str(self.path) if self.member is None else f"{self.path}: {self.member.filename}"
 
 
-class Images:
+class Images(ExitStack):
     """The images of a recording: in its folder `IMG`, beside its log, or in zip files beside it.
 
-    What there is, is listed once, and names are looked up in this list: whatever a log says, nothing but these
-    files is opened, and no zip file is ever extracted.
-
-    Args:
-        folder: Folder of the recording.
-
-    Raises:
-        ValueError: If a zip file is damaged.
+    The files are listed once, and names are looked up in this list: whatever a log says, no other file is opened,
+    and no zip file is ever extracted. A damaged zip file raises a ValueError. Leaving the context closes them.
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._places: dict[str, _Place] = {}
         self._archives: dict[Path, zipfile.ZipFile] = {}
         for part in (folder / "IMG", folder):
@@ -108,26 +87,13 @@ class Images:
 
     def _list(self, path: Path) -> None:
         try:
-            self._archives[path] = zipfile.ZipFile(path)
+            self._archives[path] = self.enter_context(zipfile.ZipFile(path))
         except _UNREADABLE as error:
             self.close()
             raise ValueError(f"{path} is damaged or no zip file ({error}); get it again, or remove it") from None
         for member in self._archives[path].infolist():
             if not member.is_dir():
                 self._places.setdefault(file_name(member.filename), _Place(path, member))
-
-    def __enter__(self) -> Images:
-        """Itself; zip files are closed at the end of the block."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close the zip files."""
-        self.close()
-
-    def close(self) -> None:
-        """Close the zip files."""
-        for archive in self._archives.values():
-            archive.close()
 
     def __contains__(self, name: str) -> bool:
         """Whether there is an image of this file name."""
@@ -138,11 +104,7 @@ class Images:
         return str(self._places[name])
 
     def read(self, name: str) -> bytes:
-        """The bytes of an image file.
-
-        Raises:
-            ValueError: If they cannot be read, or are too many for an image of the simulator.
-        """
+        """The bytes of an image file; a ValueError if they cannot be read, or are too many for a camera image."""
         place = self._places[name]
         try:
             size = place.path.stat().st_size if place.member is None else place.member.file_size

@@ -1,4 +1,4 @@
-"""`driving_log.csv` of the Udacity simulator: its images, when they were taken, and how the car steered."""
+"""`driving_log.csv` of the Udacity simulator: names of images, their times, and the steering."""
 
 import csv
 import math
@@ -16,24 +16,15 @@ _STAMP = re.compile(r"(\d{4})_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d{3})(?!\d)")
 
 
 @dataclass(frozen=True)
-class Log:
-    """Rows of a log in order of time, each image once.
+class DrivingLog:
+    """Rows of a log in order of time, each image once."""
 
-    Attributes:
-        names: For each of `CAMERAS` the file names of its n images, without folders; "" where none is named.
-        line: [n] line of the file that each row came from, for messages.
-        steering: [n] float32 from -1, left, to 1, right.
-        seconds: [n] float64 since the first image; never goes back.
-        began: When the first image was taken.
-        notes: What was left out or put in order.
-    """
-
-    names: dict[str, tuple[str, ...]]
-    line: NDArray[np.int64]
-    steering: NDArray[np.float32]
-    seconds: NDArray[np.float64]
-    began: datetime
-    notes: tuple[str, ...]
+    names: dict[str, tuple[str, ...]]  # file names of each camera's n images, without folders; "" where missing
+    line: NDArray[np.int64]  # [n] line of the file, for messages
+    steering: NDArray[np.float32]  # [n] from -1, left, to 1, right
+    seconds: NDArray[np.float64]  # [n] since the first image; never goes back
+    began: datetime  # when the first image was taken
+    notes: tuple[str, ...]  # what was left out or sorted
 
 
 @dataclass(frozen=True)
@@ -44,19 +35,11 @@ class _Row:
     taken: datetime
 
 
-def read_log(path: Path, text: str) -> Log:
-    """Read the text of a log, with or without a header.
+def read_log(path: Path, text: str) -> DrivingLog:
+    """Read the text of the log at `path`, with or without a header.
 
-    Folders in front of image names are those of the machine that recorded, so they are left away. Rows come back
-    in order of time. Of rows that name the same centre image the first one counts: the others would be copies,
-    which folds could not keep apart.
-
-    Args:
-        path: Where the log lies, for messages.
-        text: What it holds.
-
-    Raises:
-        ValueError: If it is no such log; names the line.
+    Folders of images are those of the recording machine, so they are dropped. Rows are sorted by time. Of rows
+    that name the same centre image the first one counts: folds could not keep copies apart.
     """
     rows = _rows(path, text)
     if not rows:
@@ -69,7 +52,7 @@ def read_log(path: Path, text: str) -> Log:
     if ordered != single:
         notes.append("rows put in order of time")
     began = ordered[0].taken
-    return Log(
+    return DrivingLog(
         names={camera: tuple(row.images[i] for row in ordered) for i, camera in enumerate(CAMERAS)},
         line=np.array([row.line for row in ordered], np.int64),
         steering=np.array([row.steering for row in ordered], np.float32),
@@ -80,7 +63,7 @@ def read_log(path: Path, text: str) -> Log:
 
 
 def time_of(name: str) -> datetime | None:
-    """When an image was taken, as its name says; None if it does not.
+    """When an image was taken, from its name; None if the name does not tell.
 
     Example:
         >>> time_of("center_2018_07_16_17_11_43_382.jpg").isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""`from_arrays`: a data set out of arrays, tensors or lists of your own."""
+"""`from_arrays`: a data set from arrays, tensors or lists of your own."""
 
 import logging
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from nacre._util.checks import choice
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.targets import classes_of
 
-Ragged = np.ndarray | Tensor | Sequence[Any]  # [n, ...], or n items of lengths of their own
+Ragged = np.ndarray | Tensor | Sequence[Any]  # [n, ...], or n items of different lengths
 _log = logging.getLogger("nacre")
 
 
@@ -29,7 +29,7 @@ def from_arrays(
 ) -> Dataset:
     """Make a data set of n sequences, which may differ in length.
 
-    What y is decides what is asked, unless `kind` says it:
+    The form of y decides what is asked, unless `kind` is given:
 
     | y | text, bools or integers | floats |
     |---|---|---|
@@ -38,14 +38,14 @@ def from_arrays(
     | one for each step: [n, T], or n items [T_i] | step-classification | step-regression |
     | several for each step: [n, T, D], or n items [T_i, D] | step-regression | step-regression |
 
-    Where D equals the length of every sequence, [n, D] is taken for one number a step; `kind` says otherwise.
+    Where D equals the length of every sequence, [n, D] is taken for one number a step, unless `kind` is given.
 
     Args:
         x: [n, T, F] numbers, or n items [T_i, F]; without F it is one feature.
         y: The answers, as above. A step of integer class -100 is not scored.
         time: [n, T] stamps or n items [T_i], ascending within each sequence; None counts steps 0, 1, 2, ...
-        group: [n] labels: what must not be split between training and test, such as the person a sequence is of.
-            None makes each sequence a group of its own.
+        group: [n] labels of what must not be split between training and test, such as persons; None makes each
+            sequence a group of its own.
         kind: One of `nacre.data.Kind`, without forecasting.
         name: Short name, part of file names.
         features: F names; None calls them x0, x1, ...
@@ -66,11 +66,7 @@ def from_arrays(
     lengths = np.array([len(item) for item in sequences], np.int64)
     values = _joined("x", sequences, lengths, np.float32)  # [N, F]
     found, answers, notes = _answers(y, lengths, kind)
-    classes = ()
-    if found.has_classes:
-        answers, classes = _classes(answers, found)
-    else:
-        answers = _finite("y", answers, np.float32)
+    answers, classes = _classes(answers, found) if found.has_classes else (_finite(answers), ())
     codes, groups = _groups(group, len(lengths))
     return Dataset(
         name=name,
@@ -128,7 +124,7 @@ def _two_dimensional(item: NDArray, number: int) -> NDArray:
 
 
 def _joined(argument: str, items: list[NDArray], lengths: NDArray, dtype: type) -> NDArray:
-    """[N, ...] numbers of all sequences, one after the other; refuse those that do not fit or are not finite."""
+    """[N, ...] numbers of all sequences, concatenated; refuse those that do not fit or are not finite."""
     if len(items) != len(lengths):
         raise ValueError(f"{argument} must hold {len(lengths):,} items, one for each sequence, got {len(items):,}")
     for number, (item, length) in enumerate(zip(items, lengths, strict=True)):
@@ -176,7 +172,7 @@ def _stamps(time: Ragged | None, lengths: NDArray) -> NDArray[np.float64]:
 
 
 def _answers(y: Ragged, lengths: NDArray, kind: str | None) -> tuple[Kind, NDArray, tuple[str, ...]]:
-    """The kind; labels [n] or [N], or numbers [n, D] or [N, D]; and what is to be said about it."""
+    """The kind; labels [n] or [N], or numbers [n, D] or [N, D]; and notes."""
     if kind is not None:
         choice("kind", kind, [option for option in Kind if option is not Kind.FORECASTING])
     items = _items("y", y)
@@ -220,7 +216,7 @@ def _named_kind(kind: str | None, items: list[NDArray], each_step: bool) -> tupl
 
 
 def _classes(labels: NDArray, kind: Kind) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Classes and their names; steps of class -100 stay so."""
+    """Classes and their names; steps of class -100 keep it."""
     if labels.dtype.kind == "f" and not (labels == np.rint(labels)).all():
         odd = labels[(labels != np.rint(labels)).argmax()]
         raise ValueError(f"y must hold text, bools or whole numbers in {kind}, got {odd}")
@@ -232,19 +228,15 @@ def _classes(labels: NDArray, kind: Kind) -> tuple[NDArray[np.int64], tuple[str,
     return classes, names
 
 
-def _finite(argument: str, numbers: NDArray, dtype: type) -> NDArray:
+def _finite(y: NDArray) -> NDArray[np.float32]:
     """Numbers [m, D]; refuse what is not finite."""
-    if numbers.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{argument} must hold numbers, got {numbers.dtype}; give kind='classification' for classes"
-        )
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"y must hold numbers, got {y.dtype}; give kind='classification' for classes")
     with np.errstate(over="ignore"):
-        cast = numbers.astype(dtype)
+        cast = y.astype(np.float32)
     lost = ~np.isfinite(cast).all(1)
     if lost.any():
-        raise ValueError(
-            f"{argument} must be finite, got {numbers[lost.argmax()]} at answer {int(lost.argmax()):,}"
-        )
+        raise ValueError(f"y must be finite, got {y[lost.argmax()]} at answer {int(lost.argmax()):,}")
     return cast
 
 

@@ -1,9 +1,8 @@
-"""The cells of a CSV file, and the line they stand on when something is wrong with them."""
+"""The cells of a CSV file, and their lines, for error messages."""
 
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import hashlib
 import io
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from nacre._util.checks import did_you_mean
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -26,26 +27,19 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets put it before UTF-8
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file as it stands, one row for each line that is not blank.
-
-    Attributes:
-        path: Where it was read.
-        frame: Its cells. Empty ones are missing; "NA" and "None" are text.
-        separator: What stands between cells.
-        sha256: Checksum of the file.
-    """
+    """A CSV file, one row for each line that is not blank."""
 
     path: Path
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # empty cells are missing; "NA" and "None" are text
     separator: str
-    sha256: str
+    sha256: str  # checksum of the file
 
     def require(self, argument: str, name: str) -> None:
         """Refuse a column that the file does not have."""
         _require(self.path, list(self.frame.columns), argument, name)
 
     def cells(self, name: str) -> pd.Series:
-        """A column as it stands."""
+        """A column, not converted."""
         return cast("pd.Series", self.frame[name])
 
     def numbers(self, name: str) -> NDArray[np.float64]:
@@ -64,10 +58,7 @@ class Table:
         return np.asarray(pd.to_numeric(self.cells(name), errors="coerce"), np.float64)
 
     def is_text(self, name: str) -> bool:
-        """Whether a column is text: more than half of its filled cells are no numbers.
-
-        A few such cells among numbers are mistakes, which `numbers` reports.
-        """
+        """Whether most filled cells of a column are no numbers; fewer are mistakes, which `numbers` reports."""
         import pandas as pd
 
         cells = self.cells(name)
@@ -85,7 +76,7 @@ class Table:
         return cells
 
     def bad_cell(self, name: str, row: int, wanted: str) -> ValueError:
-        """The complaint about one cell."""
+        """The error about one cell."""
         import pandas as pd
 
         cell = self.cells(name).iloc[row]
@@ -96,17 +87,15 @@ class Table:
         )
 
     def line(self, row: int) -> int:
-        """Line of the file, counted from 1, on which a row begins. Reads the file again: for complaints."""
+        """Line of the file, counted from 1, on which a row begins. Reads the file again: for errors only."""
         records = _records(_contents(self.path)[0].decode("utf-8-sig"), self.separator)
         return next(line for number, (line, _) in enumerate(records, -1) if number == row)  # -1: the header
 
 
 def read_table(path: str | os.PathLike[str], group: str | None) -> Table:
-    """Read a CSV file: UTF-8, with a header; cells between commas, semicolons or tabs; `.gz` is unpacked.
+    """Read a CSV file: UTF-8, with a header; separated by commas, semicolons or tabs; `.gz` is unpacked.
 
-    Args:
-        path: The file.
-        group: Column to be kept as text, so that "007" stays what it is; None for none.
+    The column `group` stays text, so that "007" keeps its zeros.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -117,7 +106,7 @@ def read_table(path: str | os.PathLike[str], group: str | None) -> Table:
     path = Path(path)
     contents, sha256 = _contents(path)
     text = _decoded(path, contents)
-    separator = _separator(text)
+    separator = max(_SEPARATORS, key=text.lstrip().partition("\n")[0].count)  # of the header; on a tie, the comma
     header = _header(path, text, separator)
     if group is not None:
         _require(path, header, "group", group)
@@ -173,12 +162,6 @@ def _decoded(path: Path, contents: bytes) -> str:
     return text
 
 
-def _separator(text: str) -> str:
-    """Whichever stands most often in the header; a comma where it is a draw."""
-    header = text.lstrip().partition("\n")[0]
-    return max(_SEPARATORS, key=header.count)
-
-
 def _header(path: Path, text: str, separator: str) -> list[str]:
     """Names of the columns; one without a name gets one in brackets."""
     _, cells = next(_records(text, separator))
@@ -201,7 +184,6 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 def _require(path: Path, columns: list[str], argument: str, name: str) -> None:
     if name not in columns:
-        near = difflib.get_close_matches(name, columns, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
-        raise ValueError(f"{argument}: {path} has no column {name!r}{hint or '.'} Its columns are {listed}")
+        hint = did_you_mean(name, columns) or "."
+        raise ValueError(f"{argument}: {path} has no column {name!r}{hint} Its columns are {listed}")

@@ -1,4 +1,4 @@
-"""`Columns`: how a CSV file was read, in plain data, so that a run can read new files in the same way."""
+"""`Columns`: how a CSV file was read, as plain data, so that a run reads new files in the same way."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,46 +9,27 @@ from nacre.data.dataset import Kind
 
 @dataclass(frozen=True)
 class Clock:
-    """How stamps become numbers.
+    """How stamps become numbers."""
 
-    Attributes:
-        origin: The date, in ISO form, that is second 0; None where the file holds numbers, which are kept.
-        form: How dates are written, "ISO8601" or as for `strptime`: 01.02.2020 is the same day in every file.
-    """
-
-    origin: str | None = None
-    form: str = "ISO8601"
+    origin: str | None = None  # ISO date of second 0; None where the file holds numbers, which are kept
+    form: str = "ISO8601"  # or a format of `strptime`, so that 01.02.2020 is the same day in every file
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What each column of a CSV file is for.
-
-    Attributes:
-        kind: What is asked.
-        time: Column of stamps.
-        target: Columns that are asked for; only regressions have several.
-        group: Column that names the sequence of a row; None where the file is one series.
-        features: Columns that are inputs, in order; in forecasting the target is among them.
-        classes: Names of the classes; empty for numbers.
-        lookback: Rows that a forecast sees, and rows of a piece where `pieces` is set.
-        horizon: Rows that are forecast.
-        pieces: Whether the series were cut into pieces of `lookback` rows.
-        clock: How stamps become numbers.
-        step: Median time from row to row, in the unit of the clock.
-    """
+    """What each column of a CSV file is for."""
 
     kind: Kind
-    time: str
-    target: tuple[str, ...]
-    group: str | None
-    features: tuple[str, ...]
-    classes: tuple[str, ...]
-    lookback: int
-    horizon: int
-    pieces: bool
+    time: str  # column of stamps
+    target: tuple[str, ...]  # columns to predict; only regressions have several
+    group: str | None  # column that names the sequence of a row; None where the file is one series
+    features: tuple[str, ...]  # input columns, in order; in forecasting the target is among them
+    classes: tuple[str, ...]  # their names; empty for numbers
+    lookback: int  # rows that a forecast sees, and rows of a piece where `pieces` is set
+    horizon: int  # rows that are forecast
+    pieces: bool  # whether the series were cut into pieces of `lookback` rows
     clock: Clock
-    step: float
+    step: float  # median time from row to row, in the unit of the clock
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -60,17 +41,14 @@ class Columns:
         return self.target
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON or TOML; None is left out, because TOML has no word for it."""
+        """Plain data for JSON or TOML; None is left out, because TOML has no null."""
         data: dict[str, Any] = dataclasses.asdict(self)
         data["kind"], data["clock"] = str(self.kind), _without_none(data["clock"])
         return _without_none({key: list(v) if isinstance(v, tuple) else v for key, v in data.items()})
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Make it again from what `to_dict` gave.
-
-        Raises:
-            ValueError: If entries are missing or unknown.
+        """Make it from `to_dict`'s data; a ValueError if entries are missing or unknown.
 
         Example:
             >>> columns = Columns(

@@ -1,4 +1,4 @@
-"""`from_csv`: a data set out of a CSV file of your own, one row for each observation."""
+"""`from_csv`: a data set from a CSV file of your own, one row for each observation."""
 
 import logging
 import os
@@ -13,18 +13,10 @@ from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.tables.cells import Table, read_table
 from nacre.data.tables.columns import Columns
-from nacre.data.tables.sequences import (
-    Rows,
-    dataset_of,
-    feature_values,
-    order_rows,
-    pieces,
-    read_clock,
-    whole_groups,
-)
+from nacre.data.tables.sequences import CsvRows, cut_sequences, dataset_of, feature_values, order_rows, read_clock
 from nacre.data.tables.targets import classes_of, infer_kind, is_text, is_whole
 
-FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so that series of steps are cut into pieces
+FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so series of steps are cut into pieces
 _EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group
 _log = logging.getLogger("nacre")
 
@@ -43,15 +35,15 @@ def from_csv(
     """Read a CSV file: one row for each observation, groups one after the other or mixed.
 
     Args:
-        path: The file: UTF-8, with a header; cells between commas, semicolons or tabs; `.gz` is unpacked.
+        path: The file: UTF-8, with a header; separated by commas, semicolons or tabs; `.gz` is unpacked.
         time: Column of stamps, numbers or dates; dates become seconds since the earliest one of the file. Within a
             group stamps must ascend.
         target: Column to predict; for regressions it may be several.
         group: Column that names the sequence of a row: patient, machine, recording; None if there is one only.
-        kind: What is asked, one of `nacre.data.Kind`; None finds out by the table at
-            `nacre.data.tables.targets.infer_kind`, says so in the log and in the notes of the data set.
-        features: Columns that are inputs. None takes all columns of numbers, without time, group and target. In
-            forecasting the target is always an input: its past.
+        kind: What is asked, one of `nacre.data.Kind`; None infers it by the table at
+            `nacre.data.tables.targets.infer_kind`, and says so in the log and in the notes of the data set.
+        features: Input columns. None takes all columns of numbers, without time, group and target. In forecasting
+            the past of the target is always an input.
         lookback: In forecasting, the rows a forecast sees. Where every step has an answer and there are fewer than
             three groups, series are cut into pieces of this many rows.
         horizon: In forecasting, the rows that are forecast.
@@ -67,21 +59,11 @@ def from_csv(
         >>> print(data.kind, data.features, data.classes, data.length.tolist())
         classification ('pulse',) ('calm', 'tense') [2, 2]
     """
-    return read_csv_task(
-        path,
-        time=time,
-        target=target,
-        group=group,
-        kind=kind,
-        features=features,
-        lookback=lookback,
-        horizon=horizon,
-    )[0]
+    return read_csv_task(path, time, target, group, kind, features, lookback, horizon)[0]
 
 
 def read_csv_task(
     path: str | os.PathLike[str],
-    *,
     time: str,
     target: str | Sequence[str],
     group: str | None = None,
@@ -90,7 +72,7 @@ def read_csv_task(
     lookback: int = 48,
     horizon: int = 24,
 ) -> tuple[Dataset, Columns]:
-    """As `from_csv`, with what is needed to read new files in the same way."""
+    """As `from_csv`, and how to read new files in the same way."""
     whole("lookback", lookback, 1)
     whole("horizon", horizon, 1)
     if kind is not None:
@@ -146,9 +128,9 @@ def _target_cells(table: Table, name: str, kind: str | None) -> NDArray:
 
 
 def _choose_kind(
-    kind: str | None, targets: tuple[str, ...], cells: list[NDArray], rows: Rows
+    kind: str | None, targets: tuple[str, ...], cells: list[NDArray], rows: CsvRows
 ) -> tuple[Kind, tuple[str, ...]]:
-    """The kind, and what is to be said about it."""
+    """The kind, and notes about it."""
     guesses = [infer_kind(name, column, rows.group) for name, column in zip(targets, cells, strict=True)]
     if kind is not None:  # after guessing, which refuses a column of one value
         return Kind(kind), ()
@@ -163,8 +145,8 @@ def _choose_kind(
     return found, (sentence,)
 
 
-def _check_target(table: Table, rows: Rows, kind: Kind, targets: tuple[str, ...], cells: list[NDArray]) -> None:
-    """Refuse a target that the kind cannot ask for."""
+def _check_target(table: Table, rows: CsvRows, kind: Kind, targets: tuple[str, ...], cells: list[NDArray]) -> None:
+    """Refuse a target that does not fit the kind."""
     if len(targets) > 1 and kind not in (Kind.REGRESSION, Kind.STEP_REGRESSION):
         raise ValueError(f"target: {kind} predicts one column, got {', '.join(map(repr, targets))}")
     each_group = kind in _EACH_GROUP
@@ -190,7 +172,7 @@ def _check_target(table: Table, rows: Rows, kind: Kind, targets: tuple[str, ...]
 def _choose_features(
     table: Table, features: Sequence[str] | None, kind: Kind, not_inputs: set[str | None], targets: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the inputs, and what was left out."""
+    """Names of the inputs, and notes about what was left out."""
     forecasting = kind is Kind.FORECASTING
     if isinstance(features, str):
         raise ValueError(f"features must be a list of columns, got {features!r}; write [{features!r}]")
@@ -204,9 +186,9 @@ def _choose_features(
         left_out = []
     else:
         hidden = not_inputs if forecasting else not_inputs | set(targets)
-        open_to = [name for name in table.frame.columns if name not in hidden]
-        left_out = [name for name in open_to if name.startswith("(column ") or table.is_text(name)]
-        names = [name for name in open_to if name not in left_out or name in targets]
+        candidates = [name for name in table.frame.columns if name not in hidden]
+        left_out = [name for name in candidates if name.startswith("(column ") or table.is_text(name)]
+        names = [name for name in candidates if name not in left_out or name in targets]
     if forecasting and targets[0] not in names:
         names.append(targets[0])
     if not names:
@@ -216,7 +198,7 @@ def _choose_features(
     return tuple(names), notes
 
 
-def _build(table: Table, columns: Columns, rows: Rows, cells: list[NDArray], notes: tuple[str, ...]) -> Dataset:
+def _build(table: Table, columns: Columns, rows: CsvRows, cells: list[NDArray], notes: tuple[str, ...]) -> Dataset:
     """Cut the rows into sequences with their answers."""
     kind = columns.kind
     values = feature_values(table, rows, columns.features)
@@ -224,9 +206,12 @@ def _build(table: Table, columns: Columns, rows: Rows, cells: list[NDArray], not
         kept, short = _long_enough(table, rows, columns.lookback + columns.horizon)
         rows, values, notes = rows.only(kept), values[kept], notes + short
         target = values[:, columns.features.index(columns.target[0])]
-        start, length, y = _windows(rows, target, columns.lookback, columns.horizon)
+        start = np.flatnonzero(rows.position <= rows.size[rows.group] - columns.lookback - columns.horizon)
+        length = np.full(len(start), columns.lookback, np.int64)
+        ahead = np.lib.stride_tricks.sliding_window_view(target, columns.horizon)  # [N - horizon + 1, horizon]
+        y = ahead[start + columns.lookback]
     else:
-        start, length = pieces(rows, columns.lookback) if columns.pieces else whole_groups(rows)
+        start, length = cut_sequences(rows, columns)
         answers = classes_of(cells[0])[0] if kind.has_classes else np.stack(cells, -1).astype(np.float32)
         y = answers if kind.each_step else answers[rows.first]
     if columns.pieces:
@@ -234,8 +219,8 @@ def _build(table: Table, columns: Columns, rows: Rows, cells: list[NDArray], not
     return replace(dataset_of(table, columns, rows, values, (start, length), torch.from_numpy(y)), notes=notes)
 
 
-def _long_enough(table: Table, rows: Rows, needed: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """[N] rows of groups that hold a window, and how many groups do not."""
+def _long_enough(table: Table, rows: CsvRows, needed: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """[N] mask of the rows of groups that hold a window, and a note on the groups that do not."""
     enough = rows.size >= needed
     if not enough.any():
         longest = int(rows.size.max())
@@ -246,12 +231,3 @@ def _long_enough(table: Table, rows: Rows, needed: int) -> tuple[NDArray[np.bool
     short = int((~enough).sum())
     notes = (f"Left out {short:,} of {len(enough):,} groups with fewer than {needed:,} rows.",) if short else ()
     return enough[rows.group], notes
-
-
-def _windows(
-    rows: Rows, column: NDArray[np.float32], lookback: int, horizon: int
-) -> tuple[NDArray, NDArray, NDArray]:
-    """[n] first rows, [n] lengths and [n, horizon] next values of every window that lies within one group."""
-    start = np.flatnonzero(rows.position <= rows.size[rows.group] - lookback - horizon)
-    ahead = np.lib.stride_tricks.sliding_window_view(column, horizon)  # [N - horizon + 1, horizon], no copy
-    return start, np.full(len(start), lookback, np.int64), ahead[start + lookback]

@@ -1,4 +1,4 @@
-"""`read_new`: a CSV file without answers, read as the training file was, and a table that awaits the answers."""
+"""`read_new`: a CSV file without answers, read like the training file, and a table for the predictions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.cells import read_table
 from nacre.data.tables.columns import Columns
 from nacre.data.tables.sequences import (
-    Rows,
+    CsvRows,
+    cut_sequences,
     dataset_of,
     feature_values,
     order_rows,
-    pieces,
     stamps_by,
     stamps_from,
-    whole_groups,
 )
 
 if TYPE_CHECKING:
@@ -28,14 +27,10 @@ if TYPE_CHECKING:
 
 
 def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, pd.DataFrame]:
-    """Read a file to predict on.
+    """Read a file to predict on, by the columns of the training file.
 
-    The target column may be missing, and is not looked at if it is there; a forecast needs it, for its past. In
-    forecasting each group is one sequence: its last `lookback` rows, or all it has if it has fewer.
-
-    Args:
-        path: The file, as for `nacre.data.from_csv`.
-        columns: How the training file was read.
+    The target column may be missing and is ignored; only a forecast needs it, for its past. In forecasting each
+    group is one sequence: its last `lookback` rows, or all if it has fewer.
 
     Returns:
         Sequences whose answers are all unscored (`UNSCORED` or NaN), and a table with one row for each answer:
@@ -44,13 +39,9 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         |---|---|---|
         | classification, regression | sequences | group |
         | of each step | rows of `Dataset.values` | group, time; the index is the row of the file |
-        | forecasting | `horizon` for each sequence | group, time, which goes on by the group's median step |
+        | forecasting | `horizon` for each sequence | group, time, which continues by the group's median step |
 
-        The columns bear the names that they have in the file; without groups, group is left out.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If something is wrong with the file, with its line and what to do; or if a column is not there.
+        The columns are named as in the file; without groups, group is left out.
 
     Example:
         >>> from nacre.data.tables.csv_dataset import read_csv_task
@@ -70,23 +61,20 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         rows, values = rows.only(last), values[last]
     elif columns.kind.each_step:
         answers = _labels(columns, rows.groups, rows.group).set_index(rows.row)
-        answers[columns.time] = table.cells(columns.time)  # by the index, so that each row gets its own stamp
+        answers[columns.time] = table.cells(columns.time)  # aligned by the index
     else:
         answers = _labels(columns, rows.groups, np.arange(len(rows.groups)))
-    cut = pieces(rows, columns.lookback) if columns.pieces else whole_groups(rows)
-    y = _unscored(columns, len(rows.row) if columns.kind.each_step else len(cut[0]))
+    cut = cut_sequences(rows, columns)
+    count = len(rows.row) if columns.kind.each_step else len(cut[0])
+    if columns.kind.has_classes:
+        y = torch.full((count,), UNSCORED)
+    else:
+        y = torch.full((count, len(columns.targets)), float("nan"))
     return dataset_of(table, columns, rows, values, cut, y), answers
 
 
-def _unscored(columns: Columns, answers: int) -> torch.Tensor:
-    """[answers] classes or [answers, D] numbers that nobody knows."""
-    if columns.kind.has_classes:
-        return torch.full((answers,), UNSCORED)
-    return torch.full((answers, len(columns.targets)), float("nan"))
-
-
 def _labels(columns: Columns, groups: tuple[str, ...], group: NDArray[np.int64]) -> pd.DataFrame:
-    """One row for each answer, with the name of its group if there are groups; group is [answers]."""
+    """One row for each answer, with the name of its `group` [answers] if there are groups."""
     import pandas as pd
 
     table = pd.DataFrame(index=range(len(group)))
@@ -95,8 +83,8 @@ def _labels(columns: Columns, groups: tuple[str, ...], group: NDArray[np.int64])
     return table
 
 
-def _future(columns: Columns, rows: Rows) -> pd.DataFrame:
-    """[n * horizon] rows, group after group, with the stamps to be forecast."""
+def _future(columns: Columns, rows: CsvRows) -> pd.DataFrame:
+    """[n * horizon] rows, sorted by group, with the stamps to be forecast."""
     import pandas as pd
 
     groups = np.arange(len(rows.groups))

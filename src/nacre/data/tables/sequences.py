@@ -1,4 +1,4 @@
-"""Rows of a CSV file in the order of their groups, their stamps as numbers, and the sequences cut out of them."""
+"""Rows of a CSV file sorted by group, their stamps as numbers, and the sequences cut out of them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,13 @@ _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows, group after group, in the file's order within each.
+class CsvRows:
+    """Rows sorted by group, in the file's order within each."""
 
-    Attributes:
-        row: [N] where each row stands in the file, blank lines and header not counted.
-        time: [N] stamps, ascending within each group.
-        group: [N] index into `groups`, ascending.
-        groups: Names, in the order in which they first appear in the file.
-    """
-
-    row: NDArray[np.int64]
-    time: NDArray[np.float64]
-    group: NDArray[np.int64]
-    groups: tuple[str, ...]
+    row: NDArray[np.int64]  # [N] place of each row in the file, blank lines and header not counted
+    time: NDArray[np.float64]  # [N] stamps, ascending within each group
+    group: NDArray[np.int64]  # [N] index into `groups`, ascending
+    groups: tuple[str, ...]  # names, in the order in which they first appear in the file
 
     @property
     def size(self) -> NDArray[np.int64]:
@@ -54,26 +47,19 @@ class Rows:
         """[N] rows of the same group before each row."""
         return np.arange(len(self.row)) - self.first[self.group]
 
-    def only(self, kept: NDArray[np.bool_]) -> Rows:
-        """The rows of some groups, or some rows of them; kept is [N], and groups without a row are dropped."""
+    def only(self, kept: NDArray[np.bool_]) -> CsvRows:
+        """The rows where `kept` [N] is True; groups without a row are dropped."""
         present, group = np.unique(self.group[kept], return_inverse=True)
         names = tuple(self.groups[number] for number in present)
-        return Rows(self.row[kept], self.time[kept], group, names)
+        return CsvRows(self.row[kept], self.time[kept], group, names)
 
     def steps(self) -> NDArray[np.float64]:
-        """Times from row to row, within groups."""
+        """Time differences from row to row, within groups."""
         return np.diff(self.time)[np.diff(self.group) == 0]
 
 
-def order_rows(table: Table, time: str, group: str | None, stamps: NDArray[np.float64]) -> Rows:
-    """Bring rows together by group; refuse stamps that go back or repeat within one.
-
-    Args:
-        table: The file.
-        time: Column of stamps, for complaints.
-        group: Column of groups; None makes one group of all rows, called "all".
-        stamps: [N] the stamps as numbers.
-    """
+def order_rows(table: Table, time: str, group: str | None, stamps: NDArray[np.float64]) -> CsvRows:
+    """Sort rows by group, without one into a group "all"; refuse stamps [N] that go back or repeat within one."""
     import pandas as pd
 
     if group is None:
@@ -82,14 +68,14 @@ def order_rows(table: Table, time: str, group: str | None, stamps: NDArray[np.fl
         code, names = pd.factorize(table.filled(group))  # in the order of appearance
         groups = tuple(map(str, names))
     row = np.argsort(code, kind="stable")
-    rows = Rows(row, stamps[row], code[row], groups)
+    rows = CsvRows(row, stamps[row], code[row], groups)
     late = (np.diff(rows.time) <= 0) & (np.diff(rows.group) == 0)
     if late.any():
         raise _out_of_order(table, time, group, rows, int(late.argmax()) + 1)
     return rows
 
 
-def _out_of_order(table: Table, time: str, group: str | None, rows: Rows, here: int) -> ValueError:
+def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, here: int) -> ValueError:
     cells = table.cells(time)
     now, before = cells.iloc[rows.row[here]], cells.iloc[rows.row[here - 1]]
     same = rows.time[here] == rows.time[here - 1]
@@ -102,10 +88,10 @@ def _out_of_order(table: Table, time: str, group: str | None, rows: Rows, here: 
 
 
 def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
-    """How the stamps of a file are to be read, and the stamps: numbers, or seconds since the earliest date.
+    """How to read the stamps of a file, and the stamps [N]: numbers, or seconds since the earliest date.
 
-    Dates are ISO, or in another form that pandas knows, all in the same. Whether 01.02.2020 is in January or in
-    February must follow from other dates of the file; otherwise it is refused.
+    Dates are ISO, or all in one other format that pandas knows. If it stays open whether 01.02.2020 is in January
+    or in February, the file is refused.
     """
     table.require("time", time)
     if not table.is_text(time):
@@ -129,7 +115,7 @@ def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
 
 
 def stamps_by(clock: Clock, table: Table, time: str) -> NDArray[np.float64]:
-    """[N] stamps of a file as a clock reads them."""
+    """[N] stamps of a file, read by a known clock."""
     import pandas as pd
 
     table.require("time", time)
@@ -146,7 +132,7 @@ def stamps_by(clock: Clock, table: Table, time: str) -> NDArray[np.float64]:
 
 
 def _forms(table: Table, time: str, example: str) -> list[str]:
-    """Forms in which dates may be written: ISO, or that of the first date, with the day or the month first."""
+    """Formats that dates may have: ISO, or that of the first date, with the day or the month first."""
     from pandas.tseries.api import guess_datetime_format
 
     if not _dates(table, time, Clock.form).isna().all():
@@ -158,7 +144,7 @@ def _forms(table: Table, time: str, example: str) -> list[str]:
 
 
 def _dates(table: Table, time: str, form: str) -> pd.Series:
-    """[N] dates in UTC, NaT where a cell is none in this form."""
+    """[N] dates in UTC, NaT where a cell does not have this format."""
     import pandas as pd
 
     return pd.to_datetime(table.cells(time).astype(str), format=form, errors="coerce", utc=True)
@@ -169,7 +155,7 @@ def _origin(dates: pd.Series, example: str) -> str:
     import pandas as pd
 
     earliest = dates.min()
-    if pd.isna(earliest):  # no date at all; `stamps_by` complains about the first cell
+    if pd.isna(earliest):  # no date at all; `stamps_by` refuses the first cell
         return pd.Timestamp(0).isoformat()
     try:
         zoned = pd.Timestamp(example).tzinfo is not None
@@ -179,7 +165,7 @@ def _origin(dates: pd.Series, example: str) -> str:
 
 
 def stamps_from(clock: Clock, numbers: NDArray[np.float64]) -> NDArray | pd.DatetimeIndex:
-    """Numbers of a clock as stamps again: dates, to the microsecond, where it reads dates."""
+    """The inverse of `stamps_by`: dates, to the microsecond, if the clock reads dates."""
     import pandas as pd
 
     if clock.origin is None:
@@ -188,8 +174,8 @@ def stamps_from(clock: Clock, numbers: NDArray[np.float64]) -> NDArray | pd.Date
     return pd.DatetimeIndex(pd.Timestamp(clock.origin) + since)
 
 
-def feature_values(table: Table, rows: Rows, features: Sequence[str]) -> NDArray[np.float32]:
-    """[N, F] the cells of some columns, in the order of the rows."""
+def feature_values(table: Table, rows: CsvRows, features: Sequence[str]) -> NDArray[np.float32]:
+    """[N, F] the values of some columns, in the order of the rows."""
     values = np.empty((len(rows.row), len(features)), np.float32)
     for number, name in enumerate(features):
         table.require("features", name)
@@ -197,14 +183,11 @@ def feature_values(table: Table, rows: Rows, features: Sequence[str]) -> NDArray
     return values
 
 
-def whole_groups(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """[n] first rows and [n] lengths of sequences: each group is one."""
-    return rows.first, rows.size
-
-
-def pieces(rows: Rows, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """[n] first rows and [n] lengths of sequences: each group is cut up; its last piece may be shorter."""
-    position = rows.position
+def cut_sequences(rows: CsvRows, columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[n] first rows and [n] lengths: each group is a sequence, or is cut into pieces; the last may be shorter."""
+    if not columns.pieces:
+        return rows.first, rows.size
+    position, length = rows.position, columns.lookback
     start = np.flatnonzero(position % length == 0)
     rest = rows.size[rows.group[start]] - position[start]
     return start, np.minimum(rest, length)
@@ -213,21 +196,12 @@ def pieces(rows: Rows, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64
 def dataset_of(
     table: Table,
     columns: Columns,
-    rows: Rows,
+    rows: CsvRows,
     values: NDArray[np.float32],
     cut: tuple[NDArray, NDArray],
     y: Tensor,
 ) -> Dataset:
-    """The data set of a file, for training as for prediction.
-
-    Args:
-        table: The file.
-        columns: What its columns are for.
-        rows: Its rows.
-        values: [N, F] their features.
-        cut: [n] first rows and [n] lengths of the sequences.
-        y: The answers, known or not.
-    """
+    """The data set of a file, for training and for prediction; `cut` is that of `cut_sequences`."""
     start, length = cut
     forecast = columns.kind is Kind.FORECASTING
     return Dataset(

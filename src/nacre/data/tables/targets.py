@@ -1,4 +1,4 @@
-"""Which task a target column asks for, when nobody says so; and classes out of labels."""
+"""The task that a target column suggests, and classes from labels."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ ROWS_A_CLASS = 10  # rows that each class of steps has, on average, if whole num
 
 
 def infer_kind(name: str, target: NDArray, group: NDArray) -> tuple[Kind, str]:
-    """What a target column asks for, and a sentence that says why.
+    """The task that a target column [N] suggests, given the group of each row [N], and the reason in words.
 
     | target within each group | groups | its cells | kind |
     |---|---|---|---|
@@ -22,15 +22,7 @@ def infer_kind(name: str, target: NDArray, group: NDArray) -> tuple[Kind, str]:
 
     Numbers such as `1.0` are whole: many programs write them so for classes. Two distinct whole numbers are always
     few; three to 20 are few where each occurs ten times on average. Without a group column the file is one group,
-    so that its target changes. Step-regression is never guessed: from the outside it looks like forecasting.
-
-    Args:
-        name: Name of the column.
-        target: [N] cells, of any type that numpy can hold, none missing.
-        group: [N] integers, which group a row belongs to.
-
-    Raises:
-        ValueError: If the column holds one value only.
+    so its target changes. Step-regression is never guessed: it looks like forecasting.
 
     Example:
         >>> kind, why = infer_kind("label", np.array(["calm", "calm", "storm"]), np.array([0, 0, 1]))
@@ -44,8 +36,7 @@ def infer_kind(name: str, target: NDArray, group: NDArray) -> tuple[Kind, str]:
         )
     _, first, code = np.unique(group, return_index=True, return_inverse=True)
     constant = bool((target == target[first[code]]).all())  # in two groups or more, since values differ
-    needed = 0 if constant else ROWS_A_CLASS
-    cells, are_classes = _describe(target, needed)
+    cells, are_classes = _describe(target, 0 if constant else ROWS_A_CLASS)
     if constant:
         where = f"constant within each of the {len(first):,} groups"
         return Kind.CLASSIFICATION if are_classes else Kind.REGRESSION, f"{name!r} holds {cells} that is {where}"
@@ -78,13 +69,7 @@ def is_whole(cells: NDArray) -> bool:
 
 
 def classes_of(labels: NDArray) -> tuple[NDArray, tuple[str, ...]]:
-    """Class of each label, and the names of the classes: numbers ascending, text by the alphabet.
-
-    Args:
-        labels: [N] text, true or false, or whole numbers.
-
-    Returns:
-        [N] int64 classes, and their names.
+    """[N] int64 classes of labels [N] (text, bools or whole numbers), and the sorted names of the classes.
 
     Example:
         >>> classes_of(np.array([10.0, 9.0, 10.0]))

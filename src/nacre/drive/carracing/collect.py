@@ -1,16 +1,16 @@
-"""`nacre drive collect`: record episodes of a driver, one file each. What is there already is kept."""
+"""`nacre drive collect`: record episodes of a driver, one file each. Existing files are kept."""
 
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from nacre._util.checks import real, whole
 from nacre._util.pool import default_jobs, each
+from nacre._util.text import console_table
 from nacre.data.sets.episodes import SUFFIX, Drive, read_episode, write_episode
 from nacre.drive.carracing.episode import Driver, run_episode
 from nacre.drive.carracing.expert import Expert
@@ -21,32 +21,20 @@ FOLDER = Path("carracing")  # where `nacre train carracing` looks first
 
 @dataclass(frozen=True)
 class Collect:
-    """What to record.
+    """What to record."""
 
-    Attributes:
-        episodes: How many.
-        seed: Seed of the first track; the next ones follow.
-        out: Where the files go.
-        noise: Share of the steps with a random action; labels stay the driver's.
-        randomize: Whether road and grass have random colours.
-        policy: A Stable-Baselines3 PPO file that drives; None for the expert.
-        keep: Whether episodes are written; if not, only their figures are printed.
-        limit: Steps after which an episode ends.
-        jobs: Processes at once; None for one for each processor.
-    """
-
-    episodes: int
-    seed: int = 0
+    episodes: int  # how many
+    seed: int = 0  # of the first track; the next ones follow
     out: Path = FOLDER
-    noise: float = 0.0
-    randomize: bool = False
-    policy: Path | None = None
-    keep: bool = True
-    limit: int = 2000
-    jobs: int | None = None
+    noise: float = 0.0  # share of the steps with a random action; labels stay the driver's
+    randomize: bool = False  # random colours of road and grass
+    policy: Path | None = None  # a Stable-Baselines3 PPO file that drives; None for the expert
+    keep: bool = True  # write the episodes; else only their metrics are printed
+    limit: int = 2000  # steps after which an episode ends
+    jobs: int | None = None  # processes at once; None for one for each processor
 
     def __post_init__(self) -> None:
-        """Check."""
+        """Check the ranges."""
         whole("episodes", self.episodes, 1)
         whole("seed", self.seed, 0)
         whole("limit", self.limit, 1)
@@ -54,11 +42,7 @@ class Collect:
 
 
 def collect(what: Collect) -> list[dict[str, Any]]:
-    """Record what is not there yet, and print a table of all.
-
-    Returns:
-        The outcome of each episode, in the order of seeds.
-    """
+    """Record what is not there yet, print a table of all, and return their outcomes in the order of seeds."""
     console = Console()
     first = Drive(what.seed, what.randomize, what.noise, _driver(what.policy).name, what.limit)
     drives = [replace(first, seed=what.seed + number) for number in range(what.episodes)]
@@ -94,7 +78,7 @@ def _record(drive: Drive, policy: Path | None, out: Path | None) -> dict[str, An
 
 
 def _kept(folder: Path, drive: Drive) -> dict[str, Any] | None:
-    """Outcome of an episode that is there already, driven in the same way."""
+    """Outcome of an episode that was recorded before, in the same way."""
     path = folder / f"{drive.name}{SUFFIX}"
     if not path.exists():
         return None
@@ -105,10 +89,7 @@ def _kept(folder: Path, drive: Drive) -> dict[str, Any] | None:
 
 
 def _table(drives: list[Drive], rows: list[dict[str, Any]]) -> Table:
-    columns = ("seed", "lap", "tiles", "off road", "error m", "largest m", "speed m/s", "steps")
-    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in table.columns:
-        column.justify = "right"
+    table = console_table(("seed", "lap", "tiles", "off road", "error m", "largest m", "speed m/s", "steps"))
     for drive, row in zip(drives, rows, strict=True):
         table.add_row(
             str(drive.seed),

@@ -10,7 +10,7 @@ from typing import Any
 
 from nacre.drive.carracing.episode import Driver
 from nacre.drive.carracing.expert import Expert
-from nacre.drive.carracing.policy import Decision, NetworkDriver, load_driver
+from nacre.drive.carracing.policy import Decision, load_driver
 
 EXPERT = "expert"  # races beside networks if its name is given instead of a run
 _SEED = re.compile(r"(\d+)-")  # at the start of the names of recorded episodes
@@ -18,41 +18,22 @@ _SEED = re.compile(r"(\d+)-")  # at the start of the names of recorded episodes
 
 @dataclass(frozen=True)
 class Contender:
-    """Who takes part.
+    """Who takes part."""
 
-    Attributes:
-        name: Name in tables, different from all others of the race.
-        run: Run directory; None for the expert.
-        about: What is known of the run: model, parameters, steps of training, number of recorded drives.
-        digest: Checksum of what decides how it drives.
-        seen: Seeds of the tracks that it was trained, validated or tested on.
-        decision: How a network's probabilities become an action.
-    """
-
-    name: str
-    run: Path | None
-    about: tuple[tuple[str, Any], ...]
-    digest: str
-    seen: frozenset[int]
-    decision: Decision = Decision.TURNS
+    name: str  # in tables, different from all others of the race
+    run: Path | None  # run directory; None for the expert
+    about: tuple[tuple[str, Any], ...]  # of the run: model, parameters, training steps, number of drives ...
+    digest: str  # checksum of everything that decides how it drives
+    seen: frozenset[int]  # seeds of the tracks that it was trained, validated or tested on
+    decision: Decision = Decision.TURNS  # how a network's probabilities become an action
 
     def driver(self) -> Driver:
-        """Ready to drive."""
+        """A driver at the start of an episode."""
         return Expert() if self.run is None else load_driver(self.run, self.decision)
-
-    @property
-    def inference(self) -> str:
-        """How it looks at frames: none at all, one by one, or again and again."""
-        driver = self.driver()
-        return "script" if not isinstance(driver, NetworkDriver) else "step" if driver.streams else "window"
 
 
 def contenders(runs: Sequence[str], decision: Decision = Decision.TURNS) -> list[Contender]:
-    """Those who take part.
-
-    Args:
-        runs: Run directories, or "expert".
-        decision: How the probabilities of networks become actions.
+    """Those who take part, from run directories or "expert".
 
     Raises:
         ValueError: If one is given twice, or cannot drive.
@@ -90,7 +71,7 @@ def _contender(run: Path | None, decision: Decision) -> Contender:
 
 
 def _names(found: Sequence[Contender]) -> list[str]:
-    """The model; where several share it, with task, fold and seed; where these are shared too, with a number."""
+    """The model's name; if several share it, with task, fold and seed; if these are shared too, with a number."""
     names = [contender.name for contender in found]
     for form in ("{model}-{task}", "{model}-{task}-fold{fold}-seed{seed}"):
         longer = [form.format(**dict(c.about)) if c.run else c.name for c in found]

@@ -10,8 +10,8 @@ from nacre.data.sets.episodes import ACTIONS, Drive, Episode
 from nacre.drive.carracing.road import HALF_WIDTH, Road
 from nacre.drive.carracing.world import FPS, World
 
-_BURST = (2, 6)  # steps for which a random action is held; single ones would hardly move the car
-_RANDOM = tuple(ACTIONS.index(name) for name in ("right", "left", "gas"))  # what pushes a car off its line
+_BURST = (2, 6)  # steps for which a random action is held; single steps would hardly move the car
+_RANDOM = tuple(ACTIONS.index(name) for name in ("right", "left", "gas"))  # actions that push a car off its line
 
 
 class Driver(Protocol):
@@ -29,20 +29,20 @@ class Driver(Protocol):
 
 
 def run_episode(
-    driver: Driver, drive: Drive, watch: Callable[[World, int], None] | None = None, pictures: bool = False
+    driver: Driver, drive: Drive, watch: Callable[[World, int], None] | None = None, render: bool = False
 ) -> Episode:
     """Drive until the lap is finished, the car is lost, or time is up.
 
     Args:
-        driver: Who drives; under noise it is asked at every step all the same, and its answer is the label.
+        driver: Chooses the action; under noise its choice is still asked for at every step, and is the label.
         drive: Which track, and how.
         watch: Called before every step with the world and the action.
-        pictures: Whether the world can be asked for pictures while watching.
+        render: Whether `watch` may call `World.view`.
     """
     noise = _Noise(drive)
     frames, actions, labels, poses = [], [], [], []
     driver.begin()
-    with World(drive.seed, drive.randomize, pictures) as world:
+    with World(drive.seed, drive.randomize, render) as world:
         while not (world.finished or world.lost or world.steps >= drive.limit):
             label = driver.act(world)
             action = noise.instead_of(label)
@@ -88,17 +88,17 @@ def _outcome(world: World, pose: NDArray[np.float64]) -> dict[str, Any]:
 
 
 class _Noise:
-    """Random actions in short bursts, which take up a given share of the steps."""
+    """Random actions in short bursts that together take a given share of the steps."""
 
     def __init__(self, drive: Drive) -> None:
         self._random = np.random.default_rng([drive.seed, 2])
         burst = sum(_BURST) / 2
-        # Bursts of this mean length, with pauses such that the share comes out.
+        # The probability of a burst that gives this share, for bursts of this mean length.
         self._chance = drive.noise / (burst * (1 - drive.noise)) if drive.noise else 0.0
         self._left, self._action = 0, 0
 
     def instead_of(self, action: int) -> int:
-        """The action to drive, given the one that was chosen."""
+        """The action to take, given the one that was chosen."""
         if self._left == 0:
             if self._random.random() >= self._chance:
                 return action

@@ -1,4 +1,4 @@
-"""`Expert`: a driver that knows the centre line. Pure pursuit for the wheel, bends ahead for the speed."""
+"""`Expert`: a driver that knows the centre line: pure pursuit for steering, curvature ahead for speed."""
 
 import math
 
@@ -11,7 +11,7 @@ from nacre.drive.carracing.world import Pose, World
 COAST, RIGHT, LEFT, GAS, BRAKE = range(len(ACTIONS))
 _WHEELBASE = 3.3  # metres, of CarRacing's car
 _FARTHEST_WHEEL = 0.4  # radians, where the wheels stop
-_WHEEL_SLACK = 0.03  # radians that are not worth an action: the wheels turn by 0.06 in a step
+_WHEEL_SLACK = 0.03  # radians of error that are accepted: the wheels turn by 0.06 in a step
 _STEERING_GAIN = 2.5  # the tyres slip: a car turns less than its wheels say
 _LOOK_AHEAD = (6.0, 0.2)  # metres, and metres for each metre a second
 _TOP_SPEED = 45.0  # metres a second
@@ -22,11 +22,10 @@ _SEEN = 36.0  # metres ahead that a frame shows; an expert that looks further ca
 
 
 class Expert:
-    """Chooses one of the five actions from where the car is, and nothing else: it remembers nothing.
+    """Chooses one of the five actions from the car's pose alone; it has no state.
 
-    The wheels are brought to the angle that pure pursuit asks for; where they are close enough to it, the speed is
-    looked after. Steering and gas exclude each other in the discrete CarRacing, so bends are driven in turns of
-    both.
+    It steers until the wheels are at the angle of pure pursuit, then controls the speed. Steering and gas exclude
+    each other in the discrete CarRacing, so bends are driven by alternating both.
 
     Example:
         >>> from nacre.drive.carracing.world import World

@@ -1,4 +1,4 @@
-"""Pictures of laps: the way a car took, and how far it was from the centre line. Needs matplotlib."""
+"""Figures of laps: the path of a car, and its distance from the centre line. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ _ROAD, _LINE = "#d9d9d9", "#9a9a9a"
 
 
 def draw_tracks(laps: Sequence[dict[str, Any]], title: str) -> bytes:
-    """A PNG with one column for each lap: above the track with the way, below the distance from the centre line.
-
-    Args:
-        laps: What `nacre.drive.carracing.lap.drive_lap` kept, all of one track.
-        title: Title of the picture.
-    """
+    """A PNG with one column for each lap of a track: the path, and below the distance from the centre line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(max(5.0, 3.9 * len(laps)), 6.6), layout="constrained")
@@ -33,44 +28,42 @@ def draw_tracks(laps: Sequence[dict[str, Any]], title: str) -> bytes:
     longest = max(len(lap["trace"]["error"]) for lap in laps) / FPS
     for number, lap in enumerate(laps):
         colour = COLOURS[number % len(COLOURS)]
-        _way(axes[0, number], lap, colour)
-        _error(axes[1, number], lap, colour, (longest, 1.05 * highest))
+        _draw_path(axes[0, number], lap, colour)
+        _draw_error(axes[1, number], lap, colour, (longest, 1.05 * highest))
     axes[1, 0].set_ylabel("metres left of\nthe centre line", fontsize=TEXT)
     return png(figure)
 
 
-def _way(ax: Axes, lap: dict[str, Any], colour: str) -> None:
+def _draw_path(ax: Axes, lap: dict[str, Any], colour: str) -> None:
     trace = lap["trace"]
     road = np.array([*trace["road"], trace["road"][0]])
     ax.set_aspect("equal")
     ax.axis("off")
-    edges = _edges(road)
-    ax.fill(*np.concatenate([edges[0], edges[1][::-1]]).T, color=_ROAD, linewidth=0)
+    ax.fill(*_outline(road).T, color=_ROAD, linewidth=0)
     ax.plot(*road.T, color=_LINE, linewidth=0.7, linestyle="--")
     ax.plot(trace["x"], trace["y"], color=colour, linewidth=1.6)
     ax.plot(trace["x"][0], trace["y"][0], "o", color="black", markersize=5)
+    marker = "s" if lap["finished"] else "X"
+    ax.plot(trace["x"][-1], trace["y"][-1], marker, color=colour, markersize=8, mec="black")
     ended = "lap finished" if lap["finished"] else "lost" if lap["lost"] else "time up"
-    ax.plot(
-        trace["x"][-1], trace["y"][-1], "s" if lap["finished"] else "X", color=colour, markersize=8, mec="black"
-    )
-    figures = f"{ended}, {lap['progress']:.0%} of tiles\n{lap['error']:.2f} m from the centre line"
-    ax.set_title(f"{lap['contender']}\n{figures}", fontsize=TEXT)
+    metrics = f"{ended}, {lap['progress']:.0%} of tiles\n{lap['error']:.2f} m from the centre line"
+    ax.set_title(f"{lap['contender']}\n{metrics}", fontsize=TEXT)
     margin = 4 * HALF_WIDTH
     (left, low), (right, high) = road.min(0) - margin, road.max(0) + margin
     ax.set_xlim(left, right)
     ax.set_ylim(low, high)
 
 
-def _edges(road: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[m, 2] points of the left and of the right edge."""
+def _outline(road: np.ndarray) -> np.ndarray:
+    """[2 m, 2] points of the left edge, then of the right edge backwards."""
     along = np.gradient(road[:-1], axis=0)
     along[[0, -1]] = road[1] - road[-2]  # the road is closed
     normal = np.stack([-along[:, 1], along[:, 0]], 1) / np.hypot(*along.T)[:, None] * HALF_WIDTH
     normal = np.concatenate([normal, normal[:1]])
-    return road + normal, road - normal
+    return np.concatenate([road + normal, (road - normal)[::-1]])
 
 
-def _error(ax: Axes, lap: dict[str, Any], colour: str, limits: tuple[float, float]) -> None:
+def _draw_error(ax: Axes, lap: dict[str, Any], colour: str, limits: tuple[float, float]) -> None:
     error = np.array(lap["trace"]["error"])
     ax.axhspan(-HALF_WIDTH, HALF_WIDTH, color=_ROAD, linewidth=0)
     ax.axhline(0, color=_LINE, linewidth=0.7, linestyle="--")

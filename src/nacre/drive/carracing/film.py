@@ -7,8 +7,7 @@ import math
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,53 +23,42 @@ from nacre.drive.carracing.policy import NetworkDriver
 from nacre.drive.carracing.saliency import heat_now
 from nacre.drive.carracing.world import FPS, World
 
-EVERY = 2  # steps from one picture of the film to the next
-PICTURES = FPS // EVERY  # a second
+EVERY = 2  # steps from one image of the film to the next
+RATE = FPS // EVERY  # images a second
 _GIF_SECONDS, _GIF_EVERY, _GIF_COLOURS = 10, 3, 128  # a GIF of the whole drive would be huge
 _QUALITY = 7  # of 10
 
 
 class Film(NamedTuple):
-    """A film, and the drive that it shows.
+    """A film, and the drive that it shows."""
 
-    Attributes:
-        mp4: The whole drive (H.264, 25 pictures a second).
-        gif: Its first 10 seconds.
-        episode: The drive.
-    """
-
-    mp4: Path
-    gif: Path
+    mp4: Path  # the whole drive (H.264, 25 images a second)
+    gif: Path  # its first 10 seconds
     episode: Episode
 
 
 def film(driver: Driver, drive: Drive, stem: Path) -> Film:
     """Drive, and film it: the car from above, what the driver sees, and for networks what it looks at and decides.
 
-    Both files appear whole and at the end; until then, and if something goes wrong, older ones stay.
-
-    Args:
-        driver: Who drives. The same drive gives the same film: nothing in it is left to chance.
-        drive: Which track, and how.
-        stem: Path of the files without their suffixes.
+    Both files, `stem` with suffixes .mp4 and .gif, are written at the end, and only if everything succeeded; until
+    then existing ones stay. The same drive gives the same film.
     """
     mp4, gif = (stem.with_name(stem.name + suffix) for suffix in (".mp4", ".gif"))
     stem.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary(mp4) as new:
-        with _Camera(driver, new) as camera:
-            episode = run_episode(driver, drive, watch=camera.watch, pictures=True)
+    unfinished = mp4.with_name(f".{stem.name}-{secrets.token_hex(8)}.mp4")
+    try:
+        with closing(_Camera(driver, unfinished)) as camera:
+            episode = run_episode(driver, drive, watch=camera.watch, render=True)
         camera.check()
         beginning = _gif(camera.beginning)
-        os.replace(new, mp4)
+        os.replace(unfinished, mp4)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return Film(mp4, write_atomic(gif, beginning), episode)
 
 
 class _Camera:
-    """Watches a drive and writes its pictures.
-
-    Attributes:
-        beginning: Pictures for the GIF.
-    """
+    """Watches a drive and writes the images of its film; `beginning` has those of the GIF."""
 
     def __init__(self, driver: Driver, path: Path) -> None:
         import imageio.v2 as imageio
@@ -82,35 +70,31 @@ class _Camera:
         self._writer = imageio.get_writer(
             path,
             format="FFMPEG",
-            fps=PICTURES,
+            fps=RATE,
             codec="libx264",
             pixelformat="yuv420p",  # the one that browsers play
             quality=_QUALITY,
             ffmpeg_log_level="error",
-            output_params=["-movflags", "+faststart"],  # plays before it is loaded to the end
+            output_params=["-movflags", "+faststart"],  # plays before it is loaded completely
         )
 
-    def __enter__(self) -> _Camera:
-        """The camera itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Let ffmpeg end the file."""
+    def close(self) -> None:
+        """Let ffmpeg finish the file."""
         self._writer.close()
 
     def watch(self, world: World, action: int) -> None:
-        """Remember what is seen, and take a picture now and then."""
+        """Remember the frame, and write an image at every second step."""
         self._seen.append(world.frame)
         if world.steps % EVERY:
             return
-        picture = draw(self._moment(world, action))
-        self._writer.append_data(picture)
-        if self._taken < _GIF_SECONDS * PICTURES and self._taken % _GIF_EVERY == 0:
-            self.beginning.append(picture)
+        image = draw(self._moment(world, action))
+        self._writer.append_data(image)
+        if self._taken < _GIF_SECONDS * RATE and self._taken % _GIF_EVERY == 0:
+            self.beginning.append(image)
         self._taken += 1
 
     def check(self) -> None:
-        """Refuse a film that lacks pictures: ffmpeg may have stopped early without a word."""
+        """Refuse a film that lacks images: ffmpeg may have stopped early without an error."""
         from imageio_ffmpeg import count_frames_and_secs
 
         count = count_frames_and_secs(str(self._path))[0] if self._path.exists() else 0
@@ -124,7 +108,7 @@ class _Camera:
         hot, probabilities = None, None
         if isinstance(driver, NetworkDriver):
             probabilities = driver.probabilities
-            # For its likeliest action, which changes less from picture to picture than whose turn it is.
+            # For its likeliest action, which changes less from image to image than the action taken.
             hot = heat_now(driver.network, np.stack(self._seen), int(probabilities.argmax()))
         return Moment(
             driver=driver.name,
@@ -132,29 +116,18 @@ class _Camera:
             action=action,
             speed=world.pose.speed,
             error=world.place.error,
-            view=world.picture(),
+            view=world.view(),
             frame=world.frame,
             heat=hot,
             probabilities=probabilities,
         )
 
 
-def _gif(pictures: list[NDArray[np.uint8]]) -> bytes:
-    """Pictures with few colours, the same in all: what does not change takes no space then."""
-    some = np.concatenate(pictures[:: math.ceil(len(pictures) / 8)])
+def _gif(images: list[NDArray[np.uint8]]) -> bytes:
+    """A GIF with one palette of few colours for all images: what does not change then takes no space."""
+    some = np.concatenate(images[:: math.ceil(len(images) / 8)])
     palette = Image.fromarray(some).quantize(_GIF_COLOURS)
-    frames = [Image.fromarray(each).quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
-    milliseconds = 1000 * _GIF_EVERY // PICTURES
+    first, *rest = [Image.fromarray(each).quantize(palette=palette, dither=Image.Dither.NONE) for each in images]
     file = io.BytesIO()
-    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], duration=milliseconds, loop=0)
+    first.save(file, "GIF", save_all=True, append_images=rest, duration=1000 * _GIF_EVERY // RATE, loop=0)
     return file.getvalue()
-
-
-@contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    """A name beside a path, with its suffix; a file of that name does not outlive the block."""
-    name = path.with_name(f".{path.stem}-{secrets.token_hex(8)}{path.suffix}")
-    try:
-        yield name
-    finally:
-        name.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`Lap`: one episode of a race, and the file that keeps what happened."""
+"""`Lap`: one episode of a race, and its file."""
 
 import json
 import statistics
@@ -19,19 +19,14 @@ PLAIN, COLOURS = "plain", "colours"  # conditions
 
 @dataclass(frozen=True)
 class Lap:
-    """Who drives where.
-
-    Attributes:
-        contender: Who.
-        drive: Which track, in which colours.
-    """
+    """A contender on a track."""
 
     contender: Contender
     drive: Drive
 
     @property
     def condition(self) -> str:
-        """Whether colours are as always or random."""
+        """Plain or random colours."""
         return COLOURS if self.drive.randomize else PLAIN
 
     def path(self, out: Path) -> Path:
@@ -40,7 +35,7 @@ class Lap:
 
 
 def read_lap(lap: Lap, out: Path) -> dict[str, Any] | None:
-    """What is kept of a lap; None if it was not driven yet.
+    """The contents of a lap's file; None if it was not driven yet.
 
     Raises:
         ValueError: If the file is damaged, or is of another driver under the same name.
@@ -61,10 +56,10 @@ def read_lap(lap: Lap, out: Path) -> dict[str, Any] | None:
 
 
 def drive_lap(lap: Lap, out: Path) -> dict[str, Any]:
-    """Drive, keep what happened, and return it."""
+    """Drive, write the lap's file, and return its contents."""
     driver = lap.contender.driver()
     episode = run_episode(driver, lap.drive)
-    latency = driver.latency if isinstance(driver, NetworkDriver) else []
+    network = driver if isinstance(driver, NetworkDriver) else None
     kept = {
         "format": FORMAT,
         "contender": lap.contender.name,
@@ -72,8 +67,8 @@ def drive_lap(lap: Lap, out: Path) -> dict[str, Any]:
         "digest": lap.contender.digest,
         "drive": asdict(lap.drive),
         **episode.outcome,
-        "milliseconds": 1000 * statistics.median(latency) if latency else None,
-        "inference": lap.contender.inference,
+        "milliseconds": 1000 * statistics.median(network.latency) if network else None,
+        "inference": "script" if network is None else "step" if network.streams else "window",
         "trace": _trace(episode),
         "provenance": provenance(None),
     }
@@ -84,7 +79,7 @@ def drive_lap(lap: Lap, out: Path) -> dict[str, Any]:
 
 
 def _trace(episode: Episode) -> dict[str, Any]:
-    """The way the car took, in centimetres' precision, and the road."""
+    """The path of the car, to the centimetre, and the road."""
     return {
         "x": episode.pose[:, 0].round(2).tolist(),
         "y": episode.pose[:, 1].round(2).tolist(),

@@ -1,4 +1,4 @@
-"""`NetworkDriver`: a trained network at the wheel, fed frame by frame."""
+"""`NetworkDriver`: a trained network drives, frame by frame."""
 
 import json
 import time
@@ -21,7 +21,7 @@ from nacre.layer.streaming import StreamState
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
 
-_KEPT = 0.9  # of what is due to an action, from frame to frame
+_DECAY = 0.9  # of an action's accumulated probability, from frame to frame
 
 
 class Decision(StrEnum):
@@ -32,27 +32,22 @@ class Decision(StrEnum):
 
 
 class NetworkDriver:
-    """Drives with what a network says of the last frames.
+    """Drives by a network's probabilities for the latest window of frames.
 
-    Steering and gas exclude each other in the discrete CarRacing, so the expert holds a bend by turns of both, and
-    a network that has learned this says "left 60 %, gas 40 %". To take the likeliest action then means to steer
-    and never to accelerate. By `Decision.TURNS`, an action's probability is added up from frame to frame until its
-    turn comes; nothing is left to chance.
+    Steering and gas exclude each other in the discrete CarRacing, so the expert alternates both in a bend, and a
+    network that has learned this says "left 60 %, gas 40 %". The likeliest action alone would steer and never
+    accelerate. With `Decision.TURNS`, probabilities are accumulated from frame to frame, and the action with the
+    largest sum is taken; nothing is sampled.
 
-    Every frame goes through the convolutions once. A causal NAC layer then takes it in one `step`, with a memory
-    that slides over the last frames; other layers read these frames again. Both give what the network gives for
+    Every frame goes through the convolutions once. A causal NAC layer then takes it in one `step`, with a state
+    that slides over the last frames; other layers process the window again. Both give the network's output for
     the window that ends with the frame.
 
     Args:
         network: A network for frames, trained on windows of them.
         frames: Frames of a window.
-        name: What it is called.
+        name: Name in tables.
         decision: How probabilities become an action.
-
-    Attributes:
-        streams: Whether the layer takes steps.
-        probabilities: [5] of the last frame.
-        latency: Seconds that each frame of the episode took.
     """
 
     def __init__(self, network: TaskNetwork, frames: int, name: str, decision: Decision = Decision.TURNS) -> None:
@@ -64,12 +59,13 @@ class NetworkDriver:
         self.network, self.frames, self.name = network.eval(), frames, name
         self.decision = Decision(decision)
         layer = network.layer
-        # Blocks of several keys would leave the memory all at once; match synapses count from the first step.
+        # Blocks of several keys would leave the state all at once; match synapses count from the first step.
         self.streams = (
             isinstance(layer, NAC) and layer.config.causal and layer.config.block_size == 1 and layer.match is None
         )
+        # [5] of the last frame
         self.probabilities: NDArray[np.float32] = np.full(len(ACTIONS), 1 / len(ACTIONS), np.float32)
-        self.latency: list[float] = []
+        self.latency: list[float] = []  # seconds for each frame of the episode
         self._due: NDArray[np.float64] = np.zeros(len(ACTIONS))
         self._tokens: deque[Tensor] = deque(maxlen=frames)
         self._state: StreamState | None = None
@@ -82,7 +78,7 @@ class NetworkDriver:
         self._state = None
 
     def act(self, world: World) -> int:
-        """The action for the frame that is seen now and those before it."""
+        """The action for the current frame and those before it."""
         began = time.perf_counter()
         self.probabilities = self.logits(world.frame).softmax(0).numpy()
         action = self.decide(self.probabilities)
@@ -90,11 +86,11 @@ class NetworkDriver:
         return action
 
     def decide(self, probabilities: NDArray[np.float32]) -> int:
-        """An action for the next frame, whose probabilities are these [5]."""
+        """The action for the next frame, given its probabilities [5]."""
         if self.decision is Decision.LIKELIEST:
             return int(probabilities.argmax())
-        # What was due long ago is forgotten, so that an action of one percent does not come up at some time.
-        self._due = _KEPT * self._due + probabilities
+        # With decay, so that an action of one percent is never taken.
+        self._due = _DECAY * self._due + probabilities
         action = int(self._due.argmax())
         self._due[action] -= 1
         return action
@@ -119,7 +115,7 @@ class NetworkDriver:
         return state
 
     def _window(self, token: Tensor) -> Tensor:
-        """[1, d_model] state of the layer at the last of the frames it remembers."""
+        """[1, d_model] state of the layer at the last frame of the window."""
         self._tokens.append(token)
         tokens = torch.stack(list(self._tokens), 1)  # [1, T, width]
         now = torch.arange(tokens.shape[1], dtype=torch.float64).unsqueeze(0) / FPS
@@ -129,10 +125,6 @@ class NetworkDriver:
 
 def load_driver(run: Path, decision: Decision = Decision.TURNS) -> NetworkDriver:
     """The network of a run directory.
-
-    Args:
-        run: The directory.
-        decision: How probabilities become an action.
 
     Raises:
         FileNotFoundError: If there is no such run.

@@ -23,11 +23,9 @@ _Layer = TypeVar("_Layer", bound=nn.Module)
 
 
 class PPODriver:
-    """Drives with the most likely action of a policy: no dice are thrown, so labels are the same each time.
+    """Drives with the most likely action of a policy; nothing is sampled, so labels are reproducible.
 
-    Args:
-        network: [1, C, 96, 96] pixels from 0 to 1 to [1, 5] logits.
-        stack: Frames that it sees at once, the latest last.
+    The network maps pixels [1, 3 * stack, 96, 96] between 0 and 1, the latest frame last, to logits [1, 5].
     """
 
     name = "ppo"
@@ -42,7 +40,7 @@ class PPODriver:
 
     @torch.no_grad()
     def act(self, world: World) -> int:
-        """The most likely action for the latest frames; before the first there was darkness."""
+        """The most likely action for the latest frames; those before the first are black."""
         while len(self._frames) < (self._frames.maxlen or 1) - 1:
             self._frames.append(np.zeros(FRAME, np.uint8))
         self._frames.append(world.frame)
@@ -82,7 +80,7 @@ def load_ppo(path: Path) -> PPODriver:
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
-    """Weights of the policy; the archive's other members hold pickles and are left alone."""
+    """Weights of the policy; the archive's other members hold pickles and are not read."""
     if not path.is_file():
         raise FileNotFoundError(f"no policy {path}; give the .zip that Stable-Baselines3's PPO.save wrote")
     try:

@@ -1,60 +1,44 @@
-"""`nacre drive race`: networks drive unseen tracks. What was driven is kept, so a race can be gone on with."""
+"""`nacre drive race`: networks drive unseen tracks. Each lap has a file; an interrupted race resumes."""
 
-import csv
-import io
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from nacre._util.checks import whole
 from nacre._util.files import write_atomic
 from nacre._util.pool import default_jobs, each
 from nacre._util.provenance import provenance
+from nacre._util.text import console_table, csv_text, json_text
 from nacre.data.sets.episodes import Drive
 from nacre.drive.carracing.contender import Contender, contenders
 from nacre.drive.carracing.lap import COLOURS, PLAIN, Lap, drive_lap, read_lap
 from nacre.drive.carracing.policy import Decision, NetworkDriver
-from nacre.drive.carracing.standings import COLUMNS, Standing, as_rows, markdown, standing, words
+from nacre.drive.carracing.standings import COLUMNS, Standing, cells, markdown, standing
 
-_FIGURES = ("finished", "flag", "lost", "progress", "steps", "error", "largest_error", "off_track", "speed",
-            "milliseconds")  # fmt: skip
+_LAP_COLUMNS = ("contender", "condition", "seed", "finished", "flag", "lost", "progress", "steps", "error",
+                "largest_error", "off_track", "speed", "milliseconds")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Race:
-    """Who races where.
+    """Who races where."""
 
-    Attributes:
-        runs: Run directories, or "expert".
-        episodes: Tracks.
-        seed: Seed of the first track; the next ones follow.
-        randomize: Whether the same tracks are driven again in random colours.
-        out: Where results go.
-        limit: Steps after which an episode ends.
-        film: Whether the first track is filmed, with what the networks look at.
-        decision: How the probabilities of networks become actions.
-        jobs: Processes at once; None for one for each processor.
-    """
-
-    runs: Sequence[str]
-    episodes: int = 10
-    seed: int = 10_000
-    randomize: bool = False
+    runs: Sequence[str]  # run directories, or "expert"
+    episodes: int = 10  # tracks
+    seed: int = 10_000  # of the first track; the next ones follow
+    randomize: bool = False  # drive the same tracks in random colours, too
     out: Path = Path("races")
-    limit: int = 2000
-    film: bool = True
-    decision: Decision = Decision.TURNS
-    jobs: int | None = None
+    limit: int = 2000  # steps after which an episode ends
+    film: bool = True  # film the first track, with what the networks look at
+    decision: Decision = Decision.TURNS  # how the probabilities of networks become actions
+    jobs: int | None = None  # processes at once; None for one for each processor
 
     def __post_init__(self) -> None:
-        """Check."""
+        """Check runs and ranges."""
         if not self.runs:
             raise ValueError("runs must name one directory at least, such as runs/carracing/nac/fold0-seed0")
         for name in ("episodes", "limit"):
@@ -73,7 +57,7 @@ class Race:
 
 
 def run_race(race: Race) -> list[Standing]:
-    """Drive what was not driven yet; write tables and pictures, and print the standings.
+    """Drive what was not driven yet; write tables, figures and films, and print the standings.
 
     Raises:
         ValueError: Before anyone drives, if a run cannot drive, or has seen one of the tracks.
@@ -95,7 +79,12 @@ def run_race(race: Race) -> list[Standing]:
     ]
     _write(race, who, rows, [done[lap] for lap in laps])
     _draw(race, [lap for lap in laps if lap.drive.seed == race.seed], done, console)
-    console.print(_table(rows))
+    table = console_table(COLUMNS, left=("colours",))
+    table.padding = 0  # to fit 80 characters, with names that can be long
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    for row in rows:
+        table.add_row(*cells(row))
+    console.print(table)
     console.print(
         "laps finished, with Wilson's interval; flag: the environment's own; error: metres from the centre line; "
         "off: time off the road; ms: time for a frame",
@@ -116,12 +105,11 @@ def _refuse_seen(who: Sequence[Contender], laps: Sequence[Lap]) -> None:
 
 
 def _write(race: Race, who: Sequence[Contender], rows: Sequence[Standing], laps: Sequence[dict[str, Any]]) -> None:
-    """standings.csv and .md, laps.csv with one row for each lap, and race.json, which says whence they come."""
-    each_lap = [
-        [lap["contender"], COLOURS if lap["drive"]["randomize"] else PLAIN, lap["drive"]["seed"],
-         *(lap[name] for name in _FIGURES)]
+    """standings.csv and .md, laps.csv with one row for each lap, and race.json with their provenance."""
+    lap_rows = [
+        {**lap, "condition": COLOURS if lap["drive"]["randomize"] else PLAIN, "seed": lap["drive"]["seed"]}
         for lap in laps
-    ]  # fmt: skip
+    ]
     about = {
         "contenders": {contender.name: dict(contender.about) for contender in who},
         "episodes": race.episodes,
@@ -131,20 +119,18 @@ def _write(race: Race, who: Sequence[Contender], rows: Sequence[Standing], laps:
         "commits": sorted({str(lap["provenance"]["commit"]) for lap in laps}),
         "provenance": provenance(None),
     }
-    write_atomic(race.out / "standings.md", markdown(rows).encode())
-    write_atomic(race.out / "standings.csv", _csv(as_rows(rows)))
-    write_atomic(race.out / "laps.csv", _csv([["contender", "condition", "seed", *_FIGURES], *each_lap]))
-    write_atomic(race.out / "race.json", json.dumps(about, indent=1).encode())
-
-
-def _csv(rows: Sequence[Sequence[object]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    texts = {
+        "standings.md": markdown(rows),
+        "standings.csv": csv_text([field.name for field in fields(Standing)], [asdict(row) for row in rows]),
+        "laps.csv": csv_text(_LAP_COLUMNS, lap_rows),
+        "race.json": json_text(about),
+    }
+    for name, text in texts.items():
+        write_atomic(race.out / name, text.encode())
 
 
 def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], console: Console) -> None:
-    """Pictures of the first track."""
+    """Figures and films of the first track."""
     from nacre.drive.carracing.figures import draw_tracks
     from nacre.drive.carracing.film import film
     from nacre.drive.carracing.saliency import strip
@@ -164,14 +150,3 @@ def _draw(race: Race, first: Sequence[Lap], done: dict[Lap, dict[str, Any]], con
             if isinstance(driver, NetworkDriver):
                 made.append(strip(driver, filmed.episode, stem.with_name(f"{stem.name}-looks.png")))
             console.print(f"wrote {', '.join(path.name for path in made)}", markup=False)
-
-
-def _table(rows: Sequence[Standing]) -> Table:
-    table = Table(*COLUMNS.values(), box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    for column in table.columns:
-        column.overflow = "fold"
-    for column in table.columns[2:]:
-        column.justify, column.no_wrap = "right", True
-    for row in rows:
-        table.add_row(*words(row).values())
-    return table

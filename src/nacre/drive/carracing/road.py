@@ -10,15 +10,10 @@ HALF_WIDTH = 40 / 6  # of CarRacing's road, in metres
 
 
 class Place(NamedTuple):
-    """The point of a road that is nearest to a car.
+    """Where a car is, relative to the nearest point of the centre line."""
 
-    Attributes:
-        along: Metres from the start line, in driving direction; less than the road's length.
-        error: Distance from the centre line in metres, positive to the left of it.
-    """
-
-    along: float
-    error: float
+    along: float  # metres from the start line, in driving direction; less than the road's length
+    error: float  # distance from the centre line in metres, positive to the left of it
 
 
 class Road:
@@ -26,10 +21,6 @@ class Road:
 
     Args:
         points: [m, 2] points in driving direction, from the start line on; the last is joined to the first.
-
-    Attributes:
-        points: [m, 2].
-        length: Metres all the way round.
 
     Example:
         >>> square = Road([[0, 0], [10, 0], [10, 10], [0, 10]])
@@ -48,7 +39,7 @@ class Road:
         if not (self._size > 0).all():
             raise ValueError("points must differ from the next one, so that the road has a direction")
         self._start = np.concatenate([[0.0], self._size.cumsum()])  # [m + 1] metres at each point
-        self.length = float(self._start[-1])
+        self.length = float(self._start[-1])  # metres
         heading = np.arctan2(self._edge[:, 1], self._edge[:, 0])
         self._heading = np.unwrap(np.append(heading, heading[0]))  # [m + 1]
 
@@ -64,41 +55,31 @@ class Road:
         return Place(along, math.copysign(math.hypot(*away[nearest]), side))
 
     def ahead(self, along: float, metres: float) -> NDArray[np.float64]:
-        """The point so many metres further, [2]."""
+        """The point [2] that many metres further on."""
         edge, rest = self._at(along + metres)
         return self.points[edge] + rest / self._size[edge] * self._edge[edge]
 
     def bend(self, along: float, metres: float, over: float) -> NDArray[np.float64]:
-        """How sharply the road turns, in radians a metre, at every point of the stretch ahead.
-
-        Args:
-            along: Where the stretch begins.
-            metres: How long it is.
-            over: Length in metres over which direction is compared.
+        """Curvature of the next `metres` of the road, from directions that are compared `over` so many metres.
 
         Returns:
-            [k, 2]: metres from the beginning of the stretch, and the curvature there, never negative.
+            [k, 2]: metres ahead, and the absolute curvature there in radians a metre.
         """
         along %= self.length
-        first, last = self._at(along)[0], math.ceil(metres / self._size.mean())
-        reach = max(1, round(over / self._size.mean()))
-        edge = first + np.arange(last + 1)
-        turn = np.abs(self._direction(edge + reach) - self._direction(edge))
-        start = np.array([self._metres(number) for number in (edge[0], edge[0] + 1)])
-        gone = start[0] - along + (edge - edge[0]) * (start[1] - start[0])
-        return np.stack([gone.clip(0), turn / (reach * self._size.mean())], 1)
+        first, mean = self._at(along)[0], self._size.mean()
+        ahead = np.arange(math.ceil(metres / mean) + 1)
+        reach = max(1, round(over / mean))
+        turn = np.abs(self._direction(first + ahead + reach) - self._direction(first + ahead))
+        start, end = self._start[first : first + 2]
+        return np.stack([(start - along + ahead * (end - start)).clip(0), turn / (reach * mean)], 1)
 
     def _at(self, along: float) -> tuple[int, float]:
-        """Edge on which a place lies, and metres from the edge's beginning."""
+        """Edge at a distance along the road, and metres from the edge's beginning."""
         along %= self.length
         edge = min(int(np.searchsorted(self._start, along, "right")) - 1, len(self.points) - 1)
         return edge, along - self._start[edge]
 
     def _direction(self, edge: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Direction of edges, counted on over the laps without a jump."""
+        """Direction of edges, unwrapped over laps."""
         lap, edge = np.divmod(edge, len(self.points))
         return self._heading[edge] + lap * (self._heading[-1] - self._heading[0])
-
-    def _metres(self, edge: int) -> float:
-        lap, edge = divmod(int(edge), len(self.points))
-        return float(self._start[edge]) + lap * self.length

@@ -18,22 +18,22 @@ from nacre._util.files import write_atomic
 from nacre.data.sets.episodes import ACTIONS, FRAME, Episode
 from nacre.drive.carracing.policy import NetworkDriver
 from nacre.drive.carracing.world import FPS
-from nacre.tasks.image_encoder import Eye
+from nacre.tasks.image_encoder import ImageEncoder
 from nacre.tasks.network import TaskNetwork
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HEAT = "inferno"  # brightness grows with heat, so that it is read without seeing its hue
+HEAT = "inferno"  # brightness grows with heat, so that it can be read without telling hues apart
 _OPAQUE = 0.75  # of the colour over a pixel with full heat: road and car stay visible below
 
 
 def heat(network: TaskNetwork, frames: NDArray[np.uint8], action: int) -> NDArray[np.float32]:
-    """Where a network looks when it weighs an action for the last frame of a window.
+    """Grad-CAM of an action's logit for the last frame of a window.
 
-    Grad-CAM, taken after the activation of the last convolution: that is what the layer reads, and a feature that
-    is silent somewhere adds nothing there. A filter counts by its mean gradient over a frame, so heat says where
-    the features are that speak for the action; it cannot tell two places apart that look alike.
+    It is taken after the activation of the last convolution: that is what the layer reads, and a feature that is
+    zero somewhere adds nothing there. A filter is weighted by its mean gradient over a frame, so heat shows where
+    the features are that support the action; it cannot tell two places apart that look alike.
 
     Args:
         network: A network for frames. Weights, gradients, flags and modes stay as they are.
@@ -41,7 +41,7 @@ def heat(network: TaskNetwork, frames: NDArray[np.uint8], action: int) -> NDArra
         action: Number of the action.
 
     Returns:
-        [T, 96, 96] from 0 to 1, the largest value of the window; all 0 where nothing speaks for the action.
+        [T, 96, 96] from 0 to 1, the largest value of the window; all 0 if nothing supports the action.
     """
     from captum.attr import LayerGradCam
 
@@ -52,11 +52,12 @@ def heat(network: TaskNetwork, frames: NDArray[np.uint8], action: int) -> NDArra
     if not 0 <= action < len(ACTIONS):
         raise ValueError(f"action must be 0 to {len(ACTIONS) - 1}, got {action}")
     with _evaluating(network):
-        cam = LayerGradCam(network, _last_activation(eye))
+        last = max(i for i, part in enumerate(eye.layers) if isinstance(part, nn.Conv2d))
+        cam = LayerGradCam(network, eye.layers[last + 1])
         found = cam.attribute(x, action, (time, padding), relu_attributions=True)
     assert isinstance(found, torch.Tensor)
-    maps = found.detach()[:, 0].double().numpy()  # [T, h, w]: the eye has folded time into the batch
-    rows, columns = (_spread(eye, cells, FRAME[0]) for cells in maps.shape[1:])
+    maps = found.detach()[:, 0].double().numpy()  # [T, h, w]: the encoder has folded time into the batch
+    rows, columns = (_upsampling(eye, cells, FRAME[0]) for cells in maps.shape[1:])
     maps = rows @ maps @ columns.T
     return (maps / (maps.max() or 1.0)).astype(np.float32)
 
@@ -64,14 +65,14 @@ def heat(network: TaskNetwork, frames: NDArray[np.uint8], action: int) -> NDArra
 def heat_now(network: TaskNetwork, frames: NDArray[np.uint8], action: int) -> NDArray[np.float32]:
     """Heat [96, 96] of the last frame of a window [T, 96, 96, 3], from 0 to 1, the largest value of that frame.
 
-    A window may be hottest in an earlier frame, and its last one dark; here it is as bright as all others.
+    The window's maximum may be in an earlier frame; here the last frame has the full range of its own.
     """
     last = heat(network, frames, action)[-1]
     return last / (last.max() or 1.0)
 
 
 def window(frames: NDArray[np.uint8]) -> tuple[Tensor, Tensor, Tensor]:
-    """What a network is given for a window [T, 96, 96, 3]: pixels, stamps and padding of a batch of one."""
+    """A network's inputs for a window [T, 96, 96, 3]: pixels, stamps and padding mask of a batch of one."""
     if frames.dtype != np.uint8 or frames.shape[1:] != FRAME or not len(frames):
         raise ValueError(f"frames must be [T, 96, 96, 3] of uint8, got {list(frames.shape)} of {frames.dtype}")
     x = torch.from_numpy(frames.astype(np.float32)).unsqueeze(0)
@@ -80,7 +81,7 @@ def window(frames: NDArray[np.uint8]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def overlay(frame: NDArray[np.uint8], heat: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """A frame [96, 96, 3] under its heat [96, 96]: the hotter, the brighter and the less transparent.
+    """A frame [96, 96, 3] under its heat [96, 96]: more heat is brighter and less transparent.
 
     Example:
         >>> road = np.full((96, 96, 3), 102, np.uint8)
@@ -95,17 +96,7 @@ def overlay(frame: NDArray[np.uint8], heat: NDArray[np.float32]) -> NDArray[np.u
 
 
 def strip(driver: NetworkDriver, episode: Episode, path: Path, moments: int = 8) -> Path:
-    """Draw what a network sees, and where it looks, at some moments of a drive.
-
-    Args:
-        driver: Whose network; the drive may be another one's.
-        episode: The drive.
-        path: The PNG to write.
-        moments: How many, spread over the drive; fewer if it has fewer steps.
-
-    Returns:
-        The path.
-    """
+    """Draw what a network sees, and where it looks, at some moments of a drive, its own or another driver's."""
     from matplotlib.figure import Figure
 
     from nacre._util.plotting import png
@@ -124,10 +115,10 @@ def strip(driver: NetworkDriver, episode: Episode, path: Path, moments: int = 8)
 
 
 def spread_moments(actions: NDArray[np.int64], count: int) -> list[int]:
-    """One moment of each of `count` equal stretches of a drive, of different actions where there are some.
+    """One moment of each of `count` equal stretches of a drive, with different actions where possible.
 
-    A stretch shows that of its actions which was shown least so far, then which is rarest in the drive, at the
-    moment nearest to the middle of the stretch.
+    From each stretch comes the action shown least so far, then the rarest in the drive, at the moment nearest to
+    the middle of the stretch.
 
     Example:
         >>> spread_moments(np.array([3, 3, 3, 3, 3, 1, 3, 3, 3]), 3)
@@ -151,13 +142,13 @@ def decide(network: TaskNetwork, frames: NDArray[np.uint8]) -> NDArray[np.float3
 
 
 def _draw_moment(column: NDArray[np.object_], driver: NetworkDriver, frames: NDArray[np.uint8]) -> None:
-    """The last frame of a window, and below it the same with the heat of the action that the network chooses."""
+    """The last frame of a window, and below it the same with the heat of the likeliest action."""
     probability = decide(driver.network, frames)
     action = int(probability.argmax())
     hot = overlay(frames[-1], heat_now(driver.network, frames, action))
     ax: Axes
-    for ax, picture in zip(column, (frames[-1], hot), strict=True):
-        ax.imshow(picture, interpolation="nearest")
+    for ax, image in zip(column, (frames[-1], hot), strict=True):
+        ax.imshow(image, interpolation="nearest")
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
     column[0].set_title(f"{ACTIONS[action]} {probability[action]:.0%}")
@@ -173,7 +164,7 @@ def _colours() -> NDArray[np.float64]:
 
 @contextmanager
 def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Switch dropout off for a while; every part gets its own mode back."""
+    """Evaluation mode inside the block; afterwards every part has its own mode back."""
     modes = [(part, part.training) for part in network.modules()]
     network.eval()
     try:
@@ -183,23 +174,16 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _convolutions(eye: Eye) -> list[tuple[int, nn.Conv2d]]:
-    return [(i, part) for i, part in enumerate(eye.layers) if isinstance(part, nn.Conv2d)]
+def _upsampling(eye: ImageEncoder, cells: int, pixels: int) -> NDArray[np.float64]:
+    """[pixels, cells] matrix of linear interpolation between the centres of the cells' receptive fields.
 
-
-def _last_activation(eye: Eye) -> nn.Module:
-    return eye.layers[_convolutions(eye)[-1][0] + 1]
-
-
-def _spread(eye: Eye, cells: int, pixels: int) -> NDArray[np.float64]:
-    """[pixels, cells] matrix that draws a row of cells as pixels, linear between the pixels the cells look at.
-
-    Without padding at the edges, the outer cells look at places well inside the image: 13 pixels from its edge for
-    the eye of the `carracing` recipe. Stretching the map over the image would move heat outwards by up to 13.
+    Without padding, the outer centres lie inside the image: 13 pixels from its edge for the encoder of the
+    `carracing` recipe. Stretching the map over the image would move heat outwards by up to 13 pixels.
     """
     first, step = 0.0, 1
-    for _, conv in _convolutions(eye):
-        first += step * (conv.kernel_size[0] - 1) / 2
-        step *= conv.stride[0]
+    for conv in eye.layers:
+        if isinstance(conv, nn.Conv2d):
+            first += step * (conv.kernel_size[0] - 1) / 2
+            step *= conv.stride[0]
     centres = first + step * np.arange(cells)
     return np.stack([np.interp(np.arange(pixels), centres, cell) for cell in np.eye(cells)], 1)

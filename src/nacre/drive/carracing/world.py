@@ -1,4 +1,4 @@
-"""`World`: CarRacing without a screen, its tracks, colours and laps under our own rules. Needs gymnasium."""
+"""`World`: CarRacing without a screen, with laps and colours by our own rules. Needs gymnasium."""
 
 from __future__ import annotations
 
@@ -11,45 +11,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacre.data.sets.episodes import ACTIONS
-from nacre.drive.carracing.road import HALF_WIDTH, Place, Road
+from nacre.drive.carracing.road import Place, Road
 
 FPS = 50
 LAP_SHARE = 0.95  # of the tiles that a finished lap has touched
 _PLAIN = {"road_color": (102, 102, 102), "bg_color": (102, 204, 102), "grass_color": (102, 230, 102)}
 _BRIGHTEST = 210.0  # of a random colour; the environment's own limit
-_EDGE = 2000 / 6  # metres from the middle of the playfield, where the environment ends an episode
+_EDGE = 2000 / 6  # metres from the middle to the edge of the playfield, where the environment ends an episode
 
 
 class Pose(NamedTuple):
-    """Where the car is and what it does.
+    """Position and motion of the car."""
 
-    Attributes:
-        x: Metres.
-        y: Metres.
-        heading: Radians, 0 along x, counter-clockwise.
-        speed: Metres a second.
-        wheel: Angle of the front wheels in radians, positive to the left.
-    """
-
-    x: float
-    y: float
-    heading: float
-    speed: float
-    wheel: float
+    x: float  # metres
+    y: float  # metres
+    heading: float  # radians, 0 along x, counter-clockwise
+    speed: float  # metres a second
+    wheel: float  # angle of the front wheels in radians, positive to the left
 
 
 class World:
     """One track of CarRacing-v3 with its five actions.
 
     A lap is finished when the car has crossed the start line after a whole round and has touched 95 % of the
-    tiles. The environment's own flag is kept beside it: it may come early, or never, because the tile on the start
-    line is often touched at the start already. So the world drives on until our own rule holds.
+    tiles. The environment's own `flag` may come early or never, since the tile on the start line is often touched
+    at the start already.
 
     Args:
         seed: Seed of the track.
-        randomize: Whether road and grass have random colours, drawn by a generator of their own: the track stays
-            that of the seed.
-        pictures: Whether `picture` can be asked for.
+        randomize: Whether road and grass have random colours; the track stays that of the seed.
+        render: Whether `view` can be called.
 
     Example:
         >>> with World(seed=3) as world:
@@ -58,12 +49,12 @@ class World:
         (96, 96, 3) True
     """
 
-    def __init__(self, seed: int, randomize: bool = False, pictures: bool = False) -> None:
+    def __init__(self, seed: int, randomize: bool = False, render: bool = False) -> None:
         made = _gymnasium().make(
             "CarRacing-v3",
             continuous=False,
             domain_randomize=True,  # so that reset keeps the colours set below
-            render_mode="rgb_array" if pictures else None,
+            render_mode="rgb_array" if render else None,
         )
         self._env = cast("Any", made.unwrapped)  # without the wrapper that ends an episode after 1,000 steps
         for name, colour in (_colours(seed) if randomize else _PLAIN).items():
@@ -72,25 +63,24 @@ class World:
         self.road = Road([point[2:4] for point in self._env.track])
         self.flag = False  # whether the environment called the lap finished
         self.steps = 0
-        self._driven = 0.0  # metres along the centre line since the start, backwards counted back
         self._along = self.place.along
-        self._driven = (self._along + self.road.length / 2) % self.road.length - self.road.length / 2
+        self._driven = self._signed(self._along)  # metres along the centre line since the start, minus those back
 
     def __enter__(self) -> World:
         """The world itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give up what the environment holds."""
+        """Close the environment."""
         self._env.close()
 
     @property
     def pose(self) -> Pose:
-        """Where the car is."""
+        """Position and motion of the car."""
         car = self._env.car
         speed = math.hypot(*car.hull.linearVelocity)
-        # The hull's own forward is along y.
         x, y = car.hull.position
+        # The hull's own forward is along y.
         return Pose(x, y, car.hull.angle + math.pi / 2, speed, car.wheels[0].joint.angle)
 
     @property
@@ -100,7 +90,7 @@ class World:
 
     @property
     def progress(self) -> float:
-        """Share of the tiles that were touched."""
+        """Share of the tiles touched so far."""
         return self._env.tile_visited_count / len(self._env.track)
 
     @property
@@ -109,37 +99,33 @@ class World:
         return self.progress >= LAP_SHARE and self._driven >= self.road.length
 
     @property
-    def off_track(self) -> bool:
-        """Whether the middle of the car is off the road."""
-        return abs(self.place.error) > HALF_WIDTH
-
-    @property
     def lost(self) -> bool:
         """Whether the car has left the playfield."""
         return max(map(abs, self._env.car.hull.position)) > _EDGE
 
     def step(self, action: int) -> NDArray[np.uint8]:
-        """Do an action for a fiftieth of a second.
-
-        Returns:
-            [96, 96, 3] uint8, what is seen then.
-        """
+        """Take an action for a fiftieth of a second; returns the next frame, [96, 96, 3] uint8."""
         if not 0 <= action < len(ACTIONS):
             raise ValueError(f"action must be 0 to {len(ACTIONS) - 1}, got {action}")
         self.frame, _, _, _, info = self._env.step(action)
         self.flag |= bool(info.get("lap_finished", False))
-        along, half = self.place.along, self.road.length / 2
-        self._driven += (along - self._along + half) % self.road.length - half
+        along = self.place.along
+        self._driven += self._signed(along - self._along)
         self._along, self.steps = along, self.steps + 1
         return self.frame
 
-    def picture(self) -> NDArray[np.uint8]:
+    def view(self) -> NDArray[np.uint8]:
         """[400, 600, 3] uint8, a larger view for people."""
         return self._env.render()
 
+    def _signed(self, metres: float) -> float:
+        """A distance along the closed road, forwards or backwards, whichever is shorter."""
+        half = self.road.length / 2
+        return (metres + half) % self.road.length - half
+
 
 def _gymnasium() -> Any:  # noqa: ANN401 (a module)
-    """The package, ready to draw without a screen."""
+    """The package, set up to render without a screen."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     with warnings.catch_warnings():
@@ -152,7 +138,7 @@ def _gymnasium() -> Any:  # noqa: ANN401 (a module)
 
 
 def _colours(seed: int) -> dict[str, NDArray[np.float64]]:
-    """Random colours as the environment draws them: one of the road, one of the ground, and grass near it."""
+    """Random colours like the environment's own: one for the road, one for the ground, and grass close to it."""
     random = np.random.default_rng([seed, 1])
     road, ground = random.uniform(0, _BRIGHTEST, (2, 3))
     grass = ground.copy()

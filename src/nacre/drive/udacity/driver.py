@@ -9,18 +9,14 @@ from numpy.typing import NDArray
 
 from nacre.data.dataset import Kind
 from nacre.data.sets.udacity_images import HEIGHT, WIDTH, road_of
-from nacre.drive.udacity.server import serve
+from nacre.drive.udacity.server import ServerOptions, serve
 from nacre.io import load
-from nacre.tasks.image_encoder import Tokens
+from nacre.tasks.image_encoder import ImageTokens
 from nacre.tasks.network import TaskNetwork
 
 
 class SteeringNetwork:
-    """Steers by one camera image, as the network was trained to.
-
-    Args:
-        network: A network for single images that tells one number.
-    """
+    """Steers by one camera image, with a network that was trained to."""
 
     def __init__(self, network: TaskNetwork) -> None:
         if not _steers(network):
@@ -29,15 +25,15 @@ class SteeringNetwork:
 
     @torch.no_grad()
     def __call__(self, frame: NDArray[np.uint8]) -> float:
-        """Steering from -1, left, to 1, right, for a picture [160, 320, 3] of the centre camera."""
+        """Steering from -1, left, to 1, right, for an image [160, 320, 3] of the centre camera."""
         x = torch.from_numpy(road_of(frame))[None, None]  # [1, 1, 66, 200, 3]
         return self.network(x, torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.bool)).item()
 
 
 def _steers(network: TaskNetwork) -> bool:
-    eye, numbers = network.eye, network.y_shift.numel()
-    columns = eye is not None and eye.tokens is Tokens.COLUMNS
-    return columns and network.kind is Kind.REGRESSION and numbers == 1
+    eye = network.eye
+    columns = eye is not None and eye.tokens is ImageTokens.COLUMNS
+    return columns and network.kind is Kind.REGRESSION and network.y_shift.numel() == 1
 
 
 def load_steering(run: Path) -> SteeringNetwork:
@@ -62,4 +58,4 @@ def drive_simulator(run: Path, host: str, port: int, speed: float) -> None:
     driver = load_steering(run)
     driver(np.zeros((HEIGHT, WIDTH, 3), np.uint8))  # the first call takes longer, and a car should not wait for it
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    serve(driver, host, port, speed)
+    serve(driver, ServerOptions(host, port, speed))

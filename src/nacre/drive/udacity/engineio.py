@@ -16,63 +16,47 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn
 
-PING_INTERVAL = 25.0  # seconds, as announced to the client; the simulator pings every 25 s on its own account
+PING_INTERVAL = 25.0  # seconds, as announced to the client; the simulator pings every 25 s anyway
 PING_TIMEOUT = 60.0
 MAX_PING = 64  # characters that a ping may carry; "probe" has 5
+CONNECT = "40"  # tells the client that it is in the default namespace
 
-# A namespace starts with a slash and ends at a comma or at the end; an acknowledgement number is read over.
+# A namespace starts with a slash and ends at a comma or at the end; an acknowledgement number is ignored.
 _MESSAGE = re.compile(r"(?P<type>[0-6])(?:(?P<namespace>/[^,]*),?)?(?:[0-9]{1,10})?(?P<json>.*)", re.DOTALL)
 
 
 class Refused(ValueError):
-    """A message that is not taken.
-
-    Args:
-        reason: One of a few short names, for counting.
-        detail: What exactly was wrong, for the log.
-    """
+    """A message that is not accepted; `reason` is one of a few short names to count by, `detail` is logged."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
-        self.detail = detail
 
 
-class Kind(StrEnum):
-    """What a packet of the client is."""
+class PacketKind(StrEnum):
+    """Packets that a client sends, by their digits; 0 (open) is only sent by servers."""
 
-    CLOSE = "close"
-    PING = "ping"
-    PONG = "pong"
-    UPGRADE = "upgrade"
-    NOOP = "noop"
-    DISCONNECT = "disconnect"
-    EVENT = "event"
+    CLOSE = "1"
+    PING = "2"
+    PONG = "3"
+    UPGRADE = "5"
+    NOOP = "6"
+    DISCONNECT = "41"
+    EVENT = "42"
 
 
 @dataclass(frozen=True)
 class Packet:
-    """One packet of the client.
+    """One packet of the client."""
 
-    Args:
-        kind: What it is.
-        text: What a ping carries, to be sent back.
-        event: Name of an event.
-        data: What an event carries: anything that JSON can hold; None if it carries nothing.
-    """
-
-    kind: Kind
-    text: str = ""
-    event: str = ""
-    data: object = None
-
-
-# By Engine.IO digit; 0 (open) only ever comes from a server, 4 is a Socket.IO message.
-_ENGINE = {"1": Kind.CLOSE, "2": Kind.PING, "3": Kind.PONG, "5": Kind.UPGRADE, "6": Kind.NOOP}
+    kind: PacketKind
+    text: str = ""  # payload of a ping, to be sent back
+    event: str = ""  # name of an event
+    data: object = None  # payload of an event: anything that JSON can hold; None without one
 
 
 def parse_packet(text: str) -> Packet:
-    """Read one packet of the client.
+    """Parse one packet of the client.
 
     Raises:
         Refused: For everything that the simulator does not send.
@@ -81,16 +65,17 @@ def parse_packet(text: str) -> Packet:
         >>> parse_packet('42["telemetry",{"speed":"9.1"}]').data
         {'speed': '9.1'}
         >>> parse_packet("2probe")
-        Packet(kind=<Kind.PING: 'ping'>, text='probe', event='', data=None)
+        Packet(kind=<PacketKind.PING: '2'>, text='probe', event='', data=None)
     """
     if text[:1] == "4":
         return _message(text[1:])
-    kind = _ENGINE.get(text[:1])
-    if kind is None:
-        raise Refused("packet", f"{shorten(text)} is no packet that a client sends")
-    if kind is Kind.PING and len(text) - 1 > MAX_PING:
+    try:
+        kind = PacketKind(text[:1])
+    except ValueError:
+        raise Refused("packet", f"{shorten(text)} is no packet that a client sends") from None
+    if kind is PacketKind.PING and len(text) - 1 > MAX_PING:
         raise Refused("packet", f"a ping carries {len(text) - 1:,} characters, at most {MAX_PING} are answered")
-    return Packet(kind, text[1:] if kind is Kind.PING else "")
+    return Packet(kind, text[1:] if kind is PacketKind.PING else "")
 
 
 def _message(text: str) -> Packet:
@@ -101,23 +86,23 @@ def _message(text: str) -> Packet:
     if (parts["namespace"] or "/") != "/":
         raise Refused("namespace", f"{shorten(parts['namespace'])} is not served, only the default namespace is")
     if parts["type"] == "1":
-        return Packet(Kind.DISCONNECT)
+        return Packet(PacketKind.DISCONNECT)
     if parts["type"] != "2":
         raise Refused("packet", f"Socket.IO type {parts['type']} is not expected here, only events (2) are")
-    items = load_json(parts["json"])
+    items = _load_json(parts["json"])
     if not isinstance(items, list) or not 1 <= len(items) <= 2 or not isinstance(items[0], str):
         raise Refused("packet", f"an event is [name] or [name, data], got {shorten(parts['json'])}")
-    return Packet(Kind.EVENT, event=items[0], data=items[1] if len(items) == 2 else None)
+    return Packet(PacketKind.EVENT, event=items[0], data=items[1] if len(items) == 2 else None)
 
 
-def load_json(text: str) -> object:
-    """Read strict JSON: no NaN, no Infinity, no nesting that exhausts the stack."""
+def _load_json(text: str) -> object:
+    """Parse strict JSON: no NaN, no Infinity, no nesting that exhausts the stack."""
     try:
         return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        # Not `str(error)` of a deep nesting: its message is about Python, not about the message that came.
-        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Refused("json", f"{shorten(text)}: {why}") from None
+    except RecursionError:
+        raise Refused("json", f"{shorten(text)}: nested too deeply") from None
+    except ValueError as error:
+        raise Refused("json", f"{shorten(text)}: {error}") from None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -125,7 +110,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    r"""Quote foreign text for a log: at most `limit` characters of it, no line breaks or control characters.
+    r"""Quote untrusted text for a log: at most `limit` characters of it, no line breaks or control characters.
 
     Example:
         >>> print(shorten("a\nb"))
@@ -145,13 +130,8 @@ def open_packet(session: str) -> str:
     return "0" + json.dumps({"sid": session, "upgrades": [], **times}, separators=(",", ":"))
 
 
-def connect_packet() -> str:
-    """Tells the client that it is in the default namespace."""
-    return "40"
-
-
 def pong_packet(ping: Packet) -> str:
-    """The answer to a ping: what it carried, sent back."""
+    """The answer to a ping: its payload, sent back."""
     return "3" + ping.text
 
 

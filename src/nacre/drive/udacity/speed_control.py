@@ -31,7 +31,7 @@ class SpeedController:
     integral: float = 0.05
     lowest: float = -0.5
     highest: float = 1.0
-    _held: float = field(default=0.0, init=False)  # throttle that the integral has come to
+    _held: float = field(default=0.0, init=False)  # the integral term, as a throttle
 
     def __post_init__(self) -> None:
         """Refuse a speed that no car of the simulator can keep."""

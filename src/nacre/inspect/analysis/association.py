@@ -1,26 +1,23 @@
-"""How much columns of numbers have to do with labels: mutual information and the F of an analysis of variance.
+"""Association of columns of numbers with labels: mutual information, F of an analysis of variance, permutations.
 
-Many labelings are tried on the same columns, so both come from matrix products: the numbers of steps in each bin
-with each label, and the sums of each column over the steps with each label.
+Many labelings are tried on the same columns, so both statistics come from matrix products: the counts of steps in
+each bin with each label, and the sums of each column over the steps with each label.
 """
 
 from collections.abc import Iterator
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+TIE = 1e-9  # numbers that differ by no more than this share are equal
 _ELEMENTS = 2**23  # of a one-hot matrix
+_NUMBERS = 2**24  # permuted labels at a time
+_ONE_IN = 20  # 5 %
 
 
 def quantile_bins(x: NDArray, bins: int) -> NDArray[np.int64]:
-    """Cut columns at their quantiles; equal numbers are never parted, so that columns with ties have fewer bins.
-
-    Args:
-        x: [n, C].
-        bins: How many bins.
-
-    Returns:
-        [n, C] numbers of bins.
+    """Cut columns [n, C] at their quantiles: [n, C] numbers of bins. Columns with ties may have fewer bins.
 
     Example:
         >>> import numpy as np
@@ -102,6 +99,68 @@ def _one_hot(numbers: NDArray[np.int64], size: int) -> NDArray[np.float32]:
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:
-    """Stretches of `count` things, each of so many numbers, that fit the memory."""
+    """Slices of `count` things, each of so many numbers, that fit the memory."""
     size = max(1, _ELEMENTS // max(1, each))
     return (slice(i, min(i + size, count)) for i in range(0, count, size))
+
+
+class PermutationControl(StrEnum):
+    """How labels are permuted."""
+
+    SHIFT = "shift"  # those of each sample in a circle
+    SAMPLES = "samples"  # among samples, of which each has one; states are means over a sample then
+
+
+class Permuted:
+    """`count` permutations of the labels [n] of all samples, of which each has `lengths` [samples] many.
+
+    Example:
+        >>> import numpy as np
+        >>> permuted = Permuted(np.array([0, 0, 1, 2, 3]), np.array([3, 2]), PermutationControl.SHIFT, 100, seed=0)
+        >>> sorted({str(labels) for block in permuted.blocks() for labels in block})[:2]
+        ['[0 0 1 2 3]', '[0 0 1 3 2]']
+    """
+
+    def __init__(
+        self,
+        label: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        control: PermutationControl,
+        count: int,
+        seed: int,
+    ) -> None:
+        self.label, self.count, self._control = label, count, control
+        random = np.random.default_rng(seed)
+        if control is PermutationControl.SAMPLES:
+            self._drawn = random.permuted(np.tile(np.arange(len(label)), (count, 1)), axis=1)
+        else:
+            # Offset 0 is one of them: with it, the shifts of a circle are a group, and p is exact.
+            self._drawn = random.integers(0, lengths, (count, len(lengths)))
+            self._sample = np.repeat(np.arange(len(lengths)), lengths)
+            self._start = np.repeat(lengths.cumsum() - lengths, lengths)
+            self._size = np.repeat(lengths, lengths)
+
+    def blocks(self) -> Iterator[NDArray[np.int64]]:
+        """Labelings [p, n], block by block."""
+        size = max(1, _NUMBERS // len(self.label))
+        for i in range(0, self.count, size):
+            drawn = self._drawn[i : i + size]
+            if self._control is PermutationControl.SHIFT:
+                step = np.arange(len(self.label)) - self._start + drawn[:, self._sample]
+                drawn = self._start + step % self._size
+            yield self.label[drawn]
+
+
+def threshold(best: NDArray[np.float64]) -> float:
+    """What the best of all neurons exceeds by chance with a probability of about 5 %.
+
+    `best` [P] is the best of all neurons in each permutation; the true labels count as one more. The threshold is
+    infinite if there are too few permutations. Shifts in short samples make it a little too low.
+
+    Example:
+        >>> import numpy as np
+        >>> threshold(np.arange(19.0)), threshold(np.arange(18.0)), threshold(np.arange(39.0))
+        (18.0, inf, 37.0)
+    """
+    allowed = (len(best) + 1) // _ONE_IN
+    return float(np.sort(best)[-allowed]) if allowed else float("inf")

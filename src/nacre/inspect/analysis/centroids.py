@@ -1,16 +1,11 @@
 """`centroids`: the mean of each group of neurons over time, as in the paper's figures of neural activity."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nacre.inspect.analysis.labels import layer_of
-
-if TYPE_CHECKING:
-    from nacre.inspect.recording.recording import Recording
+from nacre.inspect.recording.hooks import check_index
+from nacre.inspect.recording.recording import Recording
 
 _READ = 2**13  # steps at a time
 
@@ -20,13 +15,7 @@ def centroids(
 ) -> dict[str, NDArray[np.float32]]:
     """Mean, smallest and largest state of each group at each step of a sample.
 
-    Steps are read a block at a time, so that only the result grows with them.
-
-    Args:
-        recording: The recording.
-        sample: The sample.
-        layer: Name of the layer; None for the only one.
-        head: The head.
+    Steps are read a block at a time. The name of the layer may be left out if there is only one.
 
     Returns:
         "query", "key", "value", "inter", "command" and "motor" -> [T, 3]: mean, smallest and largest. States of
@@ -43,9 +32,8 @@ def centroids(
         (['query', 'key', 'value', 'inter', 'command', 'motor'], (60, 3))
     """
     chosen = layer_of(recording, layer)
-    for name, value, size in (("sample", sample, recording.samples), ("head", head, chosen.heads)):
-        if not 0 <= value < size:
-            raise ValueError(f"{name} must be from 0 to {size - 1}, got {value}")
+    check_index("sample", sample, recording.samples)
+    check_index("head", head, chosen.heads)
     states, steps = chosen.array("states"), chosen.length(sample)
     groups = {group: size for group, size in chosen.sizes.items() if size}
     starts = np.cumsum([0, *groups.values()])[:-1]

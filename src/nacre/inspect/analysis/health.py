@@ -1,7 +1,7 @@
 """`health`: neurons of a recorded layer that do nothing, and how many keys its heads attend to.
 
-Dead and saturated neurons are judged as in `nacre.certify`, on what the layer is given when the recorded model
-sees the recorded samples again. States of pairs are looked at as they come and not kept: memory stays flat.
+Dead and saturated neurons are judged as in `nacre.certify`, while the recorded model runs on the recorded samples
+again. States of pairs are not kept: memory stays constant.
 """
 
 from collections import Counter
@@ -15,8 +15,9 @@ from torch import Tensor
 
 from nacre.certificates.neurons import Measures, NeuronFinding, computed_neurons, judge_neurons, measure_neurons
 from nacre.inspect.analysis.labels import layer_of
+from nacre.inspect.analysis.rerun import inputs_of
 from nacre.inspect.recording.hooks import layers_of, watching
-from nacre.inspect.recording.outputs import outputs_of, spans_of, windows_of
+from nacre.inspect.recording.outputs import outputs_of
 from nacre.inspect.recording.recording import GROUPS, LayerRecording, Recording
 from nacre.layer.attention import NAC
 from nacre.layer.pairs import Gates
@@ -29,43 +30,26 @@ _MERGE = {"min": torch.minimum, "max": torch.maximum, "sum": torch.add}
 
 @dataclass(frozen=True, eq=False)
 class Health:
-    """What does nothing in a layer. H heads.
-
-    Attributes:
-        layer: Name of the layer.
-        neurons: Group -> how many neurons it has in all heads, without those that the layer leaves out.
-        dead: Group -> how many cannot matter: their state never changes or is not finite, or nothing hears them.
-        saturated: Group -> how many are nearly always at a bound of their activation.
-        left_out: Neurons of the wiring that the layer does not compute, in every head.
-        dead_neurons: Which ones, and why.
-        saturated_neurons: Which ones, and why.
-        keys_mean: [H] effective number of keys, exp(entropy of the attention weights), over the recorded steps.
-        keys_min: [H] of the step that has the fewest.
-        keys_max: [H] of the step that has the most.
-        phi_std: [H] standard deviation of phi over the recorded pairs: a head whose gate is flat chooses nothing.
-        omega_std: [H] the same of omega.
-    """
+    """What does nothing in a layer. H heads."""
 
     layer: str
-    neurons: dict[str, int]
-    dead: dict[str, int]
-    saturated: dict[str, int]
-    left_out: int
-    dead_neurons: tuple[NeuronFinding, ...]
-    saturated_neurons: tuple[NeuronFinding, ...]
-    keys_mean: NDArray[np.float64]
-    keys_min: NDArray[np.float64]
-    keys_max: NDArray[np.float64]
-    phi_std: NDArray[np.float64]
-    omega_std: NDArray[np.float64]
+    neurons: dict[str, int]  # group -> how many in all heads, without those that the layer leaves out
+    dead: dict[str, int]  # group -> how many cannot matter: state constant or not finite, or no outgoing weight
+    saturated: dict[str, int]  # group -> how many are nearly always at a bound of their activation
+    left_out: int  # neurons of the wiring that the layer does not compute, in every head
+    dead_neurons: tuple[NeuronFinding, ...]  # which ones, and why
+    saturated_neurons: tuple[NeuronFinding, ...]  # which ones, and why
+    keys_mean: NDArray[np.float64]  # [H] effective number of keys, exp(entropy of the weights), over steps
+    keys_min: NDArray[np.float64]  # [H] of the step that has the fewest
+    keys_max: NDArray[np.float64]  # [H] of the step that has the most
+    phi_std: NDArray[np.float64]  # [H] standard deviation over pairs: a head whose gate is flat chooses nothing
+    omega_std: NDArray[np.float64]  # [H] the same of omega
 
 
 def health(recording: Recording, layer: str | None = None) -> Health:
     """Look for neurons of a recorded layer that do nothing.
 
-    Args:
-        recording: The recording; it must hold its model.
-        layer: Name of the layer; None for the only one.
+    The name of the layer may be left out if there is only one.
 
     Raises:
         ValueError: If the recording holds no model, or no such layer.
@@ -82,31 +66,32 @@ def health(recording: Recording, layer: str | None = None) -> Health:
     # "#2" is a second call of the same layer.
     seen = {name: _Extremes(layers[name.partition("#")[0]]) for name in recording.layers}
     for sample in range(recording.samples):
-        for given in _inputs(recording, sample, next(model.parameters()).dtype):
+        for given in inputs_of(recording, model, sample, _AT_ONCE):
             with watching(model, lambda name, _: seen[name]):
                 outputs_of(model, *given)
     module = seen[chosen.name].layer
     dead, saturated = judge_neurons(module, seen[chosen.name].found)
-    left_out = module.backbone.wiring.num_neurons - len(computed_neurons(module))
-    keys, spread = _keys(chosen), {name: _std(chosen, name) for name in ("phi", "omega")}
+    computed, wiring = computed_neurons(module), module.backbone.wiring
+    backbone = Counter(wiring.groups[i] for i in computed)
+    keys_mean, keys_min, keys_max = _keys(chosen)
     return Health(
         layer=chosen.name,
-        neurons=_neurons(module, chosen),
+        neurons={group: chosen.heads * backbone.get(group, size) for group, size in chosen.sizes.items()},
         dead=_by_group(dead),
         saturated=_by_group(saturated),
-        left_out=left_out,
+        left_out=wiring.num_neurons - len(computed),
         dead_neurons=dead,
         saturated_neurons=saturated,
-        keys_mean=keys[0],
-        keys_min=keys[1],
-        keys_max=keys[2],
-        phi_std=spread["phi"],
-        omega_std=spread["omega"],
+        keys_mean=keys_mean,
+        keys_min=keys_min,
+        keys_max=keys_max,
+        phi_std=_std(chosen, "phi"),
+        omega_std=_std(chosen, "omega"),
     )
 
 
 class _Extremes:
-    """An observer that keeps what `judge_neurons` wants to know of all calls, and nothing else."""
+    """Observes all calls of a layer, and keeps what `judge_neurons` needs."""
 
     def __init__(self, layer: NAC) -> None:
         self.layer, self.found = layer, Measures()
@@ -133,33 +118,6 @@ class _Extremes:
         steps = torch.ones(1, len(flat), dtype=torch.bool)
         found = measure_neurons(self.layer, trace, trace.valid, steps)
         self.found = {k: _MERGE[k[1]](self.found[k], v) for k, v in found.items()} if self.found else found
-
-
-def _inputs(
-    recording: Recording, sample: int, dtype: torch.dtype
-) -> Iterator[tuple[Tensor, Tensor | None, Tensor | None]]:
-    """What the model saw of a sample: x [B, T, ...], stamps and padding [B, T]; windows of a drive in batches."""
-    length, window = recording.length("x", sample), recording.about.window
-
-    def read(name: str, start: int = 0, stop: int = length) -> Tensor:
-        return torch.from_numpy(np.asarray(recording.array(name)[sample, start:stop]))
-
-    if not window:
-        padding = read("padding").unsqueeze(0) if recording.has("padding") else None
-        # Where no stamps were given, the recording counts steps, but the layers must not see that.
-        stamped = any(layer.has("time") for layer in recording.layers.values())
-        yield read("x").to(dtype).unsqueeze(0), read("time").unsqueeze(0) if stamped else None, padding
-        return
-    for first, stop in spans_of(length, window, _AT_ONCE):
-        start = max(0, first - window + 1)
-        frames, time = read("x", start, stop), read("time", start, stop)
-        yield windows_of(frames, time, first - start, stop - start, window)[:3]
-
-
-def _neurons(module: NAC, layer: LayerRecording) -> dict[str, int]:
-    computed, wiring = computed_neurons(module), module.backbone.wiring
-    backbone = Counter(wiring.groups[i] for i in computed)
-    return {group: layer.heads * backbone.get(group, size) for group, size in layer.sizes.items()}
 
 
 def _by_group(findings: tuple[NeuronFinding, ...]) -> dict[str, int]:

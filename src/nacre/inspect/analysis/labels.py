@@ -3,10 +3,7 @@
 Labels are the true answers, or the model's. Numbers are cut into "low", "middle" and "high" at their terciles.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +11,8 @@ from numpy.typing import NDArray
 from nacre._util.checks import choice, there_are
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.options import What
-
-if TYPE_CHECKING:
-    from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.hooks import choose_layer
+from nacre.inspect.recording.recording import LayerRecording, Recording
 
 THIRDS = ("low", "middle", "high")
 UNLABELLED = -1
@@ -26,17 +22,11 @@ _SLACK = 1e-7  # share of a sample's duration by which stamps may be off
 
 @dataclass(frozen=True)
 class Labels:
-    """A label for every step of a layer.
-
-    Attributes:
-        names: Names of the labels.
-        of_step: For each sample, [T] numbers of the labels of the layer's steps; -1 where there is none.
-        per_sample: Whether each sample has one label, which all of its steps carry.
-    """
+    """A label for every step of a layer."""
 
     names: tuple[str, ...]
-    of_step: list[NDArray[np.int64]]
-    per_sample: bool
+    of_step: list[NDArray[np.int64]]  # for each sample, [T] labels of the layer's steps; -1 where there is none
+    per_sample: bool  # whether all steps of a sample have the same label
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -53,12 +43,7 @@ def layer_of(recording: Recording, name: str | None) -> LayerRecording:
     Raises:
         ValueError: If there is no such layer, or several to choose from.
     """
-    layers = recording.layers
-    if name is None and len(layers) == 1:
-        return next(iter(layers.values()))
-    if name is None or name not in layers:
-        raise ValueError(f"layer must name a layer of the recording, got {name!r}; {there_are(name, layers)}")
-    return layers[name]
+    return recording.layers[choose_layer(recording.layers, name, "a layer of the recording")]
 
 
 def labels_of(
@@ -66,11 +51,11 @@ def labels_of(
 ) -> Labels:
     """Labels of all steps of a layer.
 
-    Where a layer has fewer or more steps than its input, because convolutions have strides, a step carries the
-    label of the last step of the input that is not later.
+    Where a layer has other steps than its input, because of strided convolutions, a step has the label of the last
+    step of the input that is not later.
 
     Args:
-        recording: The recording.
+        recording: Made by `record` or `record_run`.
         layer: Name of the layer; None for the only one.
         what: "truth" for the true answers, "answer" for those of the model.
         output: For numbers, the name of the one that is cut into thirds; None for the first.
@@ -95,20 +80,12 @@ def labels_of(
     for sample, label in enumerate(given):
         place = _input_steps(recording, chosen, sample)  # [T]
         steps = _places(recording, chosen, sample, len(label), place)
-        of_step.append(np.where(_padding(recording, sample)[place], UNLABELLED, label[steps]).astype(np.int64))
+        of_step.append(np.where(recording.padding(sample)[place], UNLABELLED, label[steps]).astype(np.int64))
     return Labels(names, of_step, per_sample=all(len(label) == 1 for label in given))
 
 
-def steps_labels(
-    recording: Recording, sample: int, layer: str | None = None, what: str = "truth", output: str | None = None
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Labels [T] of the steps of one sample, and the names of the labels; see `labels_of`."""
-    labels = labels_of(recording, layer, what, output)
-    return labels.of_step[sample], labels.names
-
-
 def _column(recording: Recording, output: str | None) -> int | None:
-    """Which number is asked about; None for classes."""
+    """Column of the output; None for classes."""
     about = recording.about
     if about.classes:
         if output is not None:
@@ -138,7 +115,7 @@ def _given(recording: Recording, sample: int, what: What, column: int | None) ->
     if column is not None:
         values = np.asarray(array[sample, :steps, column], np.float64)
         if len(values) == recording.length("x", sample):
-            values[_padding(recording, sample)] = np.nan
+            values[recording.padding(sample)] = np.nan
         return values
     blocks = range(0, steps, _READ)
     return np.concatenate([np.asarray(array[sample, i : min(i + _READ, steps)]).argmax(-1) for i in blocks])
@@ -156,17 +133,9 @@ def _thirds(values: list[NDArray]) -> list[NDArray]:
     return found
 
 
-def _padding(recording: Recording, sample: int) -> NDArray[np.bool_]:
-    """[T] steps of the input that are padding."""
-    steps = recording.length("x", sample)
-    if not recording.has("padding"):
-        return np.zeros(steps, bool)
-    return np.asarray(recording.array("padding")[sample, :steps], bool)
-
-
 def _input_steps(recording: Recording, layer: LayerRecording, sample: int) -> NDArray[np.int64]:
     """[T] the step of the input that each step of a layer belongs to."""
-    steps, valid = layer.length(sample), np.flatnonzero(~_padding(recording, sample))
+    steps, valid = layer.length(sample), np.flatnonzero(~recording.padding(sample))
     inputs = int(valid[-1]) + 1 if len(valid) else 0  # padding at the end is no step of the layer
     if steps == inputs:
         return np.arange(steps)

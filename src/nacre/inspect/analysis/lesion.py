@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import choice, there_are
-from nacre.inspect.recording.hooks import layers_of
+from nacre._util.checks import choice
+from nacre.inspect.recording.hooks import check_index, choose_layer, layers_of
 from nacre.inspect.recording.recording import GROUPS
 from nacre.layer.attention import NAC
 from nacre.layer.trace import BACKBONE
@@ -18,16 +18,16 @@ from nacre.layer.trace import BACKBONE
 class Lesion:
     """What is silenced in one head of one layer.
 
-    A silent neuron has state 0 at every settle step, which is what the mask of the paper's Algorithm 1 does.
-    Whoever reads it out still has its own constants: a silent motor neuron leaves its gate flat. In a trace it
-    shows what its activation makes of 0, which for "sigmoid" is 0.5; nobody hears it.
+    A silent neuron has state 0 at every settle step, like the mask of the paper's Algorithm 1. Its output map
+    keeps its constants: the gate of a silent motor neuron is flat. A trace shows the activation of 0, which for
+    "sigmoid" is 0.5; it acts on nothing.
 
     Attributes:
         group: "query", "key", "value" (sensory neurons), "inter", "command" or "motor".
         index: Number of the neuron in its group; None for all of the group.
         head: The head; None for all. Where heads share one circuit, its neurons are those of all heads.
-        target: For a synapse: group and number of the neuron that hears. Only this synapse is cut then, and the
-            neuron itself goes on. Sensory neurons of the value have none.
+        target: For a synapse: group and number of the postsynaptic neuron. Only this synapse is cut then. Sensory
+            neurons of the value have none.
         layer: Name of the layer; None for the only one.
 
     Example:
@@ -50,11 +50,7 @@ class Lesion:
 
 
 def lesioned(model: nn.Module, lesions: Iterable[Lesion]) -> nn.Module:
-    """A copy of a model in which something is silent; the model itself stays as it is.
-
-    Args:
-        model: Any module with NAC layers.
-        lesions: What is silenced.
+    """A copy of a model, any module with NAC layers, in which something is silent.
 
     Raises:
         ValueError: If a lesion names what the model does not have.
@@ -70,10 +66,7 @@ def lesioned(model: nn.Module, lesions: Iterable[Lesion]) -> nn.Module:
     layers = layers_of(model)
     with torch.no_grad():
         for lesion in lesions:
-            name = lesion.layer if lesion.layer is not None else next(iter(layers))
-            if name not in layers or (lesion.layer is None and len(layers) > 1):
-                raise ValueError(f"layer must name a NAC layer, got {lesion.layer!r}; {there_are(name, layers)}")
-            _silence(layers[name], lesion)
+            _silence(layers[choose_layer(layers, lesion.layer)], lesion)
     return model
 
 
@@ -85,28 +78,23 @@ def size_of(layer: NAC, group: str) -> int:
 def _silence(layer: NAC, lesion: Lesion) -> None:
     choice("group", lesion.group, GROUPS)
     heads = layer.config.num_heads
-    if lesion.head is not None and not 0 <= lesion.head < heads:
-        raise ValueError(f"head must be from 0 to {heads - 1}, got {lesion.head}")
+    if lesion.head is not None:
+        check_index("head", lesion.head, heads)
     _check_index(layer, lesion.group, lesion.index)
     if lesion.target is not None:
         _cut(layer, lesion, lesion.target)
     elif lesion.group in BACKBONE:
         _silence_backbone(layer, lesion)
-    else:
-        _silence_sensory(layer, lesion)
+    else:  # state 0: what is left is the shift of the output map
+        gate = {"query": layer.query_gate, "key": layer.key_gate, "value": layer.value_gate}[lesion.group]
+        scale = gate.weights.output_scale.view(heads, -1)
+        scale[_heads(lesion), slice(None) if lesion.index is None else lesion.index] = 0
 
 
 def _check_index(layer: NAC, group: str, index: int | None) -> None:
     size = size_of(layer, group)
     if index is not None and (type(index) is not int or not 0 <= index < size):
         raise ValueError(f"index must be from 0 to {size - 1} among the {group} neurons, got {index}")
-
-
-def _silence_sensory(layer: NAC, lesion: Lesion) -> None:
-    """State 0: what is left is the shift of the output map."""
-    gate = {"query": layer.query_gate, "key": layer.key_gate, "value": layer.value_gate}[lesion.group]
-    scale = gate.weights.output_scale.view(layer.config.num_heads, -1)
-    scale[_heads(lesion), slice(None) if lesion.index is None else lesion.index] = 0
 
 
 def _silence_backbone(layer: NAC, lesion: Lesion) -> None:

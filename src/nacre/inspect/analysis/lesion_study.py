@@ -1,39 +1,34 @@
-"""`lesion_study`: silence neurons one after the other, and see what becomes of the answers."""
+"""`lesion_study`: silence neurons one after the other, and measure how the answers change."""
 
+import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from nacre._util.checks import there_are, whole
-from nacre.inspect.analysis.lesion import Lesion, size_of
-from nacre.inspect.analysis.lesion_heads import LesionedHeads
+from nacre._util.checks import whole
+from nacre.inspect.analysis.lesion import Lesion, lesioned, size_of
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
-from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.recording.hooks import check_index, choose_layer, layers_of
 from nacre.inspect.recording.recording import GROUPS, Recording
 from nacre.layer.attention import NAC
 from nacre.layer.trace import BACKBONE
 
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and named arguments of a layer."""
+
 
 @dataclass(frozen=True)
 class LesionRow:
-    """What one lesion does.
-
-    Attributes:
-        lesion: What is silent.
-        change: Mean absolute change of the answers, in units of the intact answers' standard deviation, each
-            output in its own; as it is for an output that never changes.
-        metric: The task's figure with the lesion; NaN where the recording has no true answers.
-        difference: That minus the intact one.
-    """
+    """What one lesion does."""
 
     lesion: Lesion
-    change: float
-    metric: float
-    difference: float
+    change: float  # mean absolute, each output in standard deviations of its intact answers (1 if constant)
+    metric: float  # the task's, with the lesion; NaN where the recording has no true answers
+    difference: float  # that minus the intact one
 
 
 @dataclass(frozen=True)
@@ -41,9 +36,9 @@ class LesionStudy:
     """What many lesions do, one at a time.
 
     Attributes:
-        metric: Name of the task's figure; empty where the recording has no true answers.
-        better: Whether "higher" or "lower" figures are better.
-        intact: The figure without a lesion.
+        metric: Name of the task's metric; empty where the recording has no true answers.
+        better: Whether a "higher" or a "lower" metric is better.
+        intact: The metric without a lesion.
         rows: One for each lesion, in the order in which they were given.
     """
 
@@ -81,7 +76,7 @@ def lesion_study(
     """Show a recorded model its samples again, with one lesion after the other.
 
     Args:
-        recording: The recording; it must hold its model.
+        recording: It must hold its model.
         lesions: What is silenced, one at a time; None for `all_lesions` of the layer.
         layer: Name of the layer, for lesions that name none; None for the only one.
         samples: Only so many of the first samples; None for all.
@@ -107,19 +102,20 @@ def lesion_study(
     model = recording.model()
     layers = layers_of(model)
     if lesions is None:
-        name = _only(layer, layers)
+        name = choose_layer(layers, layer)
         lesions = all_lesions(layers[name], name)
-    lesions = [one if one.layer is not None else replace(one, layer=_only(layer, layers)) for one in lesions]
+    names = [choose_layer(layers, layer if one.layer is None else one.layer) for one in lesions]
+    lesions = [replace(one, layer=name) for one, name in zip(lesions, names, strict=True)]
     reruns = [Rerun(recording, sample, steps) for sample in range(count)]
     for rerun in reruns:
         rerun.model = model  # one for all
     intact, answers = metric_of_samples(reruns)
-    kept = [_scored(recording, sample, len(answer)) for sample, answer in enumerate(answers)]
+    kept = [_unpadded(recording, sample, len(answer)) for sample, answer in enumerate(answers)]
     before = _joined(answers, kept)
     spread = before.std(0, correction=0)
     spread = torch.where(spread > 0, spread, 1.0)
     found: dict[int, LesionRow] = {}
-    for name in dict.fromkeys(_only(one.layer, layers) for one in lesions):
+    for name in dict.fromkeys(names):
         mine = {i: one for i, one in enumerate(lesions) if one.layer == name}
         for i, metric, after in LesionedHeads(recording, reruns, name).answers(mine):
             change = ((_joined(after, kept) - before).abs() / spread).mean().item()
@@ -134,11 +130,7 @@ def lesion_study(
 def all_lesions(layer: NAC, name: str | None = None) -> list[Lesion]:
     """Every group in all heads, every group in each head, then every neuron of every head.
 
-    Heads that share one circuit share its neurons, so that these are silent in all heads or in none.
-
-    Args:
-        layer: The layer.
-        name: Its name in the model.
+    Where heads share one circuit, its neurons are silent in all heads or in none.
 
     Example:
         >>> len(all_lesions(NAC(16, 2)))  # 6 + 2 * 6 + 2 * (3 * 8 + 42)
@@ -159,22 +151,127 @@ def all_lesions(layer: NAC, name: str | None = None) -> list[Lesion]:
     return found
 
 
-def _only(name: str | None, layers: dict[str, NAC]) -> str:
-    """Name of a layer; of the only one if none is given."""
-    if name is None and len(layers) == 1:
-        return next(iter(layers))
-    if name is None or name not in layers:
-        raise ValueError(f"layer must name a NAC layer, got {name!r}; {there_are(name, layers)}")
-    return name
-
-
-def _scored(recording: Recording, sample: int, steps: int) -> Tensor:
+def _unpadded(recording: Recording, sample: int, steps: int) -> Tensor:
     """[T] answers that count: not those of padding."""
     if not recording.has("padding") or steps == 1:
         return torch.ones(steps, dtype=torch.bool)
-    return ~torch.from_numpy(np.asarray(recording.array("padding")[sample, :steps], bool))
+    return ~torch.from_numpy(recording.padding(sample)[:steps])
 
 
 def _joined(answers: Sequence[Tensor], kept: Sequence[Tensor]) -> Tensor:
     """[n, O] answers to all samples."""
     return torch.cat([answer[some] for answer, some in zip(answers, kept, strict=True)]).double()
+
+
+class LesionedHeads:
+    """Answers with lesions in single heads, from one run of the layer with the lesion in all heads.
+
+    Heads of a layer are independent until its output map adds them up. So a lesion is made in all heads at once,
+    the layer runs once, and for each head its part of that run replaces the intact part.
+
+    Args:
+        recording: Where the samples are.
+        reruns: The samples. All have the same model, in which the layer is replaced for a moment.
+        name: Name of the layer.
+    """
+
+    def __init__(self, recording: Recording, reruns: Sequence[Rerun], name: str) -> None:
+        self._reruns, self._name, self._model = reruns, name, reruns[0].model
+        self._layer = layers_of(self._model)[name]
+        # The input of a second call of the layer depends on the first: then there is no shortcut.
+        self._twice = f"{name}#2" in recording.layers
+
+    def answers(self, lesions: Mapping[int, Lesion]) -> Iterator[tuple[int, float, list[Tensor]]]:
+        """Make lesions of this layer one at a time.
+
+        Yields:
+            Key of the lesion, the task's metric and the answers [T or 1, O] to each sample, in any order.
+        """
+        if self._twice:
+            yield from ((i, *metric_of_samples(self._reruns, [lesion])) for i, lesion in lesions.items())
+            return
+        together: dict[Lesion, dict[int, int | None]] = {}
+        for i, lesion in lesions.items():
+            if lesion.head is not None:
+                check_index("head", lesion.head, self._layer.config.num_heads)
+            shared = self._layer.config.share_backbone and lesion.group in BACKBONE
+            everywhere = replace(lesion, head=None, layer=None)
+            together.setdefault(everywhere, {})[i] = None if shared else lesion.head
+        calls = self._calls()
+        side_by_side = _with_map(self._layer, 1.0, 0.0)  # gives the output of each head [B, T, H * D]
+        intact = _outputs(side_by_side, calls)
+        filled = [x != 0 for x in _outputs(_with_map(self._layer, 0.0, 1.0), calls)]
+        for everywhere, wanted in together.items():
+            silent = _outputs(lesioned(side_by_side, [everywhere]), calls)
+            for i, head in wanted.items():
+                mixed = [self._mix(*parts, head) for parts in zip(intact, silent, filled, strict=True)]
+                yield (i, *self._play(mixed))
+
+    @torch.no_grad()
+    def _mix(self, intact: Tensor, silent: Tensor, filled: Tensor, head: int | None) -> Tensor:
+        """Output [B, T, d_model] of the layer with one head, or all, taken from the silent run."""
+        if head is not None:
+            width = self._layer.config.d_head
+            mine = slice(head * width, (head + 1) * width)
+            whole = intact.clone()
+            whole[..., mine] = silent[..., mine]
+            silent = whole
+        return self._layer.out_proj(silent).masked_fill(~filled, 0)
+
+    def _calls(self) -> list[Call]:
+        """What the layer is given in each run of the model, over all samples."""
+        calls: list[Call] = []
+
+        def keep(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+            calls.append((args, named))
+
+        hook = self._layer.register_forward_pre_hook(keep, with_kwargs=True)
+        try:
+            metric_of_samples(self._reruns)
+        finally:
+            hook.remove()
+        return calls
+
+    def _play(self, outputs: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
+        """The metric and the answers when the layer gives these outputs, run by run."""
+        self._put(_Player(outputs))
+        try:
+            return metric_of_samples(self._reruns)
+        finally:
+            self._put(self._layer)
+
+    def _put(self, module: nn.Module) -> None:
+        """Put a module in the layer's place."""
+        if self._model is self._layer:
+            for rerun in self._reruns:
+                rerun.model = module
+            return
+        parent, _, child = self._name.rpartition(".")
+        setattr(self._model.get_submodule(parent), child, module)
+
+
+class _Player(nn.Module):
+    """Gives precomputed outputs, one after the other."""
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._outputs = iter(outputs)
+
+    def forward(self, *given: object, **named: object) -> Tensor:
+        return next(self._outputs)
+
+
+@torch.no_grad()
+def _outputs(layer: nn.Module, calls: Sequence[Call]) -> list[Tensor]:
+    return [layer(*args, **named) for args, named in calls]
+
+
+@torch.no_grad()
+def _with_map(layer: NAC, scale: float, shift: float) -> NAC:
+    """A copy of a layer whose output map scales and shifts by constants; exact for 0 and 1."""
+    layer = copy.deepcopy(layer)
+    width, old = layer.config.d_model, layer.out_proj.weight
+    layer.out_proj = nn.Linear(width, width, device=old.device, dtype=old.dtype)
+    layer.out_proj.weight.copy_(scale * torch.eye(width))
+    layer.out_proj.bias.fill_(shift)
+    return layer

@@ -1,66 +1,65 @@
 """`Rerun`: answers to the samples of a recording again, with a model that may have lesions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nacre.data.dataset import UNSCORED
-from nacre.inspect.analysis.gate_curves import GateCurves
 from nacre.inspect.analysis.lesion import Lesion, lesioned
 from nacre.inspect.recording.hooks import watching
-from nacre.inspect.recording.outputs import Outputs, from_tokens, outputs_of, spans_of, windows_of
+from nacre.inspect.recording.layer_writer import gate_means
+from nacre.inspect.recording.outputs import Outputs, from_tokens, outputs_of, spans_of, tokens_of, windows_of
 from nacre.inspect.recording.recording import Recording
+from nacre.layer.pairs import Gates
+from nacre.layer.trace import Scene
 from nacre.tasks.metrics import score_classes, score_numbers
 from nacre.tasks.network import TaskNetwork
 
 _AT_ONCE = 256  # windows of a drive
 
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]
+"""x [B, T, ...], stamps [B, T] and padding mask [B, T]."""
+
+
+def inputs_of(
+    recording: Recording, model: nn.Module, sample: int, at_once: int, steps: int | None = None
+) -> Iterator[Inputs]:
+    """What the model saw of a sample, or of its first steps; windows of a drive in batches of `at_once`."""
+    length, window = recording.length("x", sample), recording.about.window
+    length = min(length, steps or length)
+
+    def read(name: str, start: int = 0, stop: int = length) -> Tensor:
+        return torch.from_numpy(np.asarray(recording.array(name)[sample, start:stop]))
+
+    if not window:
+        # Where no layer was given stamps, the recording counts steps, but the layers must not see that.
+        timed = isinstance(model, TaskNetwork) or any(layer.has("time") for layer in recording.layers.values())
+        x = read("x").to(next(model.parameters()).dtype).unsqueeze(0)
+        padding = read("padding").unsqueeze(0) if recording.has("padding") else None
+        yield x, read("time").unsqueeze(0) if timed else None, padding
+        return
+    for first, stop in spans_of(length, window, at_once):
+        start = max(0, first - window + 1)
+        frames, time = read("x", start, stop), read("time", start, stop)
+        yield windows_of(frames, time, first - start, stop - start, window)[:3]
+
 
 class Rerun:
-    """Shows a sample to a model, once more and as often as wanted. What lies before the layer is computed once.
+    """Runs a model on a sample of a recording as often as wanted. What comes before the layer is computed once.
 
     Args:
-        recording: Where the sample is; it must hold its model.
-        sample: Which one.
-        steps: Only so many of its first steps; None for all. For drives, and for studies that need not see all.
+        recording: It must hold its model.
+        sample: Number of the sample.
+        steps: Only so many of its first steps; None for all.
     """
 
     def __init__(self, recording: Recording, sample: int, steps: int | None = None) -> None:
-        about = recording.about
         self.recording, self.sample = recording, sample
-        self.model = recording.model()
-        length = min(recording.length("x", sample), steps or recording.length("x", sample))
-        x = torch.from_numpy(np.asarray(recording.array("x")[sample, :length]))
-        time = torch.from_numpy(np.asarray(recording.array("time")[sample, :length]))
-        # Where no layer was given stamps, those of the recording are made up.
-        timed = isinstance(self.model, TaskNetwork) or any(seen.has("time") for seen in recording.layers.values())
-        padding = None
-        if recording.has("padding"):
-            padding = torch.from_numpy(np.asarray(recording.array("padding")[sample, :length])).unsqueeze(0)
-        self._windows = about.window > 0
-        if self._windows:
-            self._given = [
-                windows_of(x, time, first, stop, about.window)[:3]
-                for first, stop in spans_of(length, about.window, _AT_ONCE)
-            ]
-        else:
-            weight = next(self.model.parameters())
-            stamps = time.unsqueeze(0) if timed else None
-            self._given = [(x.to(weight.dtype).unsqueeze(0), stamps, padding)]
-        if isinstance(self.model, TaskNetwork):
-            with torch.no_grad():
-                self._given = [self._tokens(self.model, *given) for given in self._given]
-
-    @staticmethod
-    def _tokens(
-        network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        assert time is not None  # its layer was given stamps
-        padding = torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding
-        return network.tokens(x, time, padding)
+        self.model = model = recording.model()
+        given = inputs_of(recording, model, sample, _AT_ONCE, steps)
+        self._given = [tokens_of(model, *one) if isinstance(model, TaskNetwork) else one for one in given]
 
     def gates(self, lesions: Sequence[Lesion], layer: str) -> Tensor:
         """Means [T, H, gates] of a layer's gates over the keys of each step, of the model with these lesions."""
@@ -70,7 +69,7 @@ class Rerun:
             with watching(model, lambda name, _: GateCurves(layers[name].gates)) as seen:
                 self._run(model, given)
             curves = seen[layer].curves()  # [B, T, H, gates]
-            if self._windows:
+            if self.recording.about.window:
                 padding = given[2]
                 assert padding is not None
                 last = (~padding).sum(1) - 1
@@ -83,7 +82,7 @@ class Rerun:
         """Answers [1, T, O] of the model with these lesions; those of a drive are one for each moment."""
         model = lesioned(self.model, lesions) if lesions else self.model
         parts = [self._run(model, given) for given in self._given]
-        if self._windows:
+        if self.recording.about.window:
             answers = [part.answer for part in parts if part.answer is not None]
             return Outputs(torch.cat(answers).unsqueeze(0), None)
         return parts[0]
@@ -93,31 +92,61 @@ class Rerun:
         run = from_tokens if isinstance(model, TaskNetwork) else outputs_of
         return run(model, *given)  # pyright: ignore[reportArgumentType]
 
-    def truth(self) -> NDArray | None:
-        """True answers [T or 1, ...]; None where the recording has none."""
-        if not self.recording.has("truth"):
-            return None
-        return np.asarray(self.recording.array("truth")[self.sample])
+
+class GateCurves:
+    """Observes the gates of every step of one layer, as means over its keys.
+
+    `names` has gates, and "keys", as in a recording.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._scene: Scene | None = None
+        self._seen: list[Tensor] = []
+
+    def begin(self, scene: Scene) -> None:
+        """Forget the call before."""
+        self._scene, self._seen = scene, []
+
+    def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
+        """Keep the means of some rows."""
+        scene = self._scene
+        assert scene is not None
+        flat = scene.valid.transpose(0, 1).flatten(1, 2)  # [H, B * T, K]
+        if scene.queries.rows is not None:
+            flat = flat[:, scene.queries.rows]
+        valid = flat[:, rows]
+        values = {name: x.masked_fill(~valid, 0) for name, x in vars(gates).items() if x is not None}
+        self._seen.append(gate_means(self._names, values, valid))  # [H, C, names]
+
+    def curves(self) -> Tensor:
+        """[B, T, H, names], zero at padding."""
+        scene = self._scene
+        assert scene is not None
+        x = torch.cat(self._seen, 1).transpose(0, 1)  # [R, H, names]
+        batch, length = scene.queries.batch, scene.queries.length
+        if (kept := scene.queries.rows) is not None:
+            x = x.new_zeros(batch * length, *x.shape[1:]).index_copy(0, kept, x)
+        return x.unflatten(0, (batch, length))
 
 
 def metric_of_samples(reruns: Sequence[Rerun], lesions: Sequence[Lesion] = ()) -> tuple[float, list[Tensor]]:
-    """The task's figure over samples, and the answers [T or 1, O] to each, of a model with these lesions.
+    """The task's metric over samples, and the answers [T or 1, O] to each, of a model with these lesions.
 
-    The figure is NaN where the recording has no true answers.
+    The metric is NaN where the recording has no true answers.
     """
-    about = reruns[0].recording.about
+    recording, about = reruns[0].recording, reruns[0].recording.about
     answers, scored, truths = [], [], []
     for rerun in reruns:
         outputs = rerun.outputs(lesions)
         answer = outputs.curve[0] if outputs.answer is None else outputs.answer
         answers.append(answer)
-        truth = rerun.truth()
-        if truth is not None:
-            true = torch.from_numpy(truth[: len(answer)])
+        if recording.has("truth"):
+            true = torch.from_numpy(np.asarray(recording.array("truth")[rerun.sample]))[: len(answer)]
             kept = true != UNSCORED if about.classes else ~true.isnan().any(-1)
             scored.append(answer[kept])
             truths.append(true[kept])
-    if not truths or not sum(map(len, truths)):
+    if not sum(map(len, truths)):
         return float("nan"), answers
     outputs, truth = torch.cat(scored), torch.cat(truths)
     if about.classes:

@@ -1,4 +1,4 @@
-"""`strengths`: how strong each synapse of a layer's circuit has become."""
+"""`strengths`: the trained weight of each synapse of a layer's circuit."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,13 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from nacre._util.checks import there_are, whole
-from nacre.inspect.recording.hooks import layers_of
+from nacre._util.checks import whole
+from nacre.inspect.recording.hooks import check_index, choose_layer, layers_of
+from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.wiring.wiring import Wiring
 
 
 class Synapse(NamedTuple):
-    """One synapse: from whom, to whom, and how strong it is. Inputs are "query" and "key" neurons."""
+    """One synapse. Inputs of the circuit are "query" and "key" neurons."""
 
     source_group: str
     source: int
@@ -25,25 +26,15 @@ class Synapse(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Strengths:
-    """Signed weights of a layer's circuit. H heads, D sensory neurons for each of query and key, N neurons.
-
-    Attributes:
-        layer: Name of the layer.
-        wiring: Of the circuit.
-        inputs: [H, 2D, N] weights from query, then key neurons, with the scale of each input; 0 without a synapse.
-        recurrent: [H, N, N] weights between neurons, from rows to columns.
-        synapses: How many synapses a head has, without those that reach no motor neuron in time.
-        flipped_inputs: [H] how many input synapses have another sign than the wiring gave them.
-        flipped_recurrent: [H] how many synapses between neurons have.
-    """
+    """Signed weights of a layer's circuit. H heads, D sensory neurons for each of query and key, N neurons."""
 
     layer: str
     wiring: Wiring
-    inputs: NDArray[np.float64]
-    recurrent: NDArray[np.float64]
-    synapses: int
-    flipped_inputs: NDArray[np.int64]
-    flipped_recurrent: NDArray[np.int64]
+    inputs: NDArray[np.float64]  # [H, 2D, N] from query, then key neurons, times input scale; 0 without a synapse
+    recurrent: NDArray[np.float64]  # [H, N, N] between neurons, from rows to columns
+    synapses: int  # how many a head has, without those that reach no motor neuron in time
+    flipped_inputs: NDArray[np.int64]  # [H] how many input synapses have another sign than the wiring gave them
+    flipped_recurrent: NDArray[np.int64]  # [H] how many synapses between neurons have
 
     @property
     def flipped(self) -> NDArray[np.int64]:
@@ -57,8 +48,7 @@ class Strengths:
             ValueError: If there is no such head.
         """
         whole("n", n, 1)
-        if not 0 <= head < len(self.inputs):
-            raise ValueError(f"head must be from 0 to {len(self.inputs) - 1}, got {head}")
+        check_index("head", head, len(self.inputs))
         table = np.concatenate([self.inputs[head], self.recurrent[head]])  # [2D + N, N]
         flat = np.abs(table).reshape(-1)
         first = np.argsort(-flat, kind="stable")[: min(n, np.count_nonzero(flat))]
@@ -75,14 +65,10 @@ class Strengths:
 
 @torch.no_grad()
 def strengths(model: nn.Module, layer: str | None = None) -> Strengths:
-    """Weights of the synapses of a layer's circuit.
-
-    Args:
-        model: Any module with NAC layers, such as `recording.model()`.
-        layer: Name of the layer; None for the only one.
+    """Weights of the synapses of a layer's circuit, of any module with NAC layers, such as `recording.model()`.
 
     Raises:
-        ValueError: If there is no such layer, or several to choose from.
+        ValueError: If there is no such layer, or no name and several layers.
 
     Example:
         >>> found = strengths(NAC(16, 2))
@@ -92,9 +78,7 @@ def strengths(model: nn.Module, layer: str | None = None) -> Strengths:
         5
     """
     layers = layers_of(model)
-    name = next(iter(layers)) if layer is None and len(layers) == 1 else layer
-    if name is None or name not in layers:
-        raise ValueError(f"layer must name a NAC layer of the model, got {name!r}; {there_are(name, layers)}")
+    name = choose_layer(layers, layer, "a NAC layer of the model")
     module = layers[name]
     weights, wiring, heads = module.backbone.weights, module.backbone.wiring, module.config.num_heads
 
@@ -113,6 +97,20 @@ def strengths(model: nn.Module, layer: str | None = None) -> Strengths:
         flipped_inputs=_flipped(inputs, wiring.input_adjacency),
         flipped_recurrent=_flipped(recurrent, wiring.adjacency),
     )
+
+
+@torch.no_grad()
+def head_weights(recording: Recording, layer: LayerRecording, head: int) -> tuple[NDArray, NDArray]:
+    """Weights of a head's synapses from query and key [2D, N] and between neurons [N, N].
+
+    Without a model they are those of the wiring, +1 and -1.
+    """
+    if not recording.has_model:
+        return layer.wiring.input_adjacency.astype(float), layer.wiring.adjacency.astype(float)
+    # "#2" is a second call of the same layer.
+    weights = layers_of(recording.model())[layer.name.partition("#")[0]].backbone.weights
+    own = 0 if layer.shared else head
+    return weights.drive()[0][own].numpy(), weights.recurrent()[own].numpy()
 
 
 def _flipped(table: NDArray[np.float64], polarity: NDArray) -> NDArray[np.int64]:

@@ -1,29 +1,30 @@
-"""`tuning`: which neurons and gates go with what the answer is, beyond what chance gives.
+"""`tuning`: which neurons and gates depend on the label, beyond chance.
 
-Steps of a sequence are no independent trials: neurons and labels both change slowly, and two slow curves that
-have nothing to do with each other agree for long stretches. So no table of F is used here. The control shifts the
-labels of each sample around in a circle by a random offset, which keeps the slowness of both and breaks only what
-they have to do with each other. It supposes that a sample is alike from its start to its end: two trends look like
-tuning, and so, now and then, do curves that turn only a few times in a sample. Where labels hardly change within
-samples there is hardly anything to shift, and little can be found. A neuron that is tuned need not matter for the
-answer: that is for `lesion_study` to say.
+Steps of a sequence are no independent trials: neurons and labels are both autocorrelated, and two independent slow
+curves agree for long stretches. So no table of F is used here. The control shifts the labels of each sample
+circularly by a random offset, which keeps both autocorrelations and breaks only the association. It assumes that
+samples are stationary: two trends look like tuning, and sometimes so do curves that turn only a few times in a
+sample. Where labels hardly change within samples there is little to shift, and little can be found. A neuron that
+is tuned need not matter for the answer; see `lesion_study`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacre._util.checks import whole
-from nacre.inspect.analysis.association import associate, quantile_bins, standardised
+from nacre.inspect.analysis.association import (
+    TIE,
+    PermutationControl,
+    Permuted,
+    associate,
+    quantile_bins,
+    standardised,
+    threshold,
+)
 from nacre.inspect.analysis.labels import Labels, labels_of, layer_of
-from nacre.inspect.analysis.permute import TIE, Control, Permuted, threshold
-
-if TYPE_CHECKING:
-    from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.recording import LayerRecording, Recording
 
 _STILL = 1e-6  # states that differ by no more than this are the same, as in `certify`
 _FEWEST = 4  # steps of a bin, about
@@ -42,14 +43,13 @@ class Tuning:
         what: "truth" or "answer".
         names: [L] names of the labels.
         columns: [C] "inter 3" and so on, then the gates.
-        information: [H, C] bits that a state, cut into quantile bins, tells of the label: the plug-in estimate.
+        information: [H, C] bits of a state, cut into quantile bins, on the label: the plug-in estimate.
         null: [H, C] mean of the same over the permutations: what the estimate is without any tuning.
         f: [H, C] F of a one-way analysis of variance.
         p: [H, C] share of permutations with as much information, (1 + count) / (1 + permutations).
         f_p: [H, C] the same with as large an F.
-        threshold: Information that the best of all neurons, gates and heads exceeds in 5 % of the permutations:
-            who is above it is tuned, with a chance of about 5 % that any is so by accident. Infinite below
-            19 permutations.
+        threshold: Information that the best of all neurons, gates and heads exceeds in 5 % of the permutations.
+            What is above it is tuned, with a family-wise error of about 5 %. Infinite below 19 permutations.
         f_threshold: The same for F.
         means: [H, C, L] mean state by label; NaN for labels that do not occur.
         counts: [L] steps or, by samples, samples with each label.
@@ -74,7 +74,7 @@ class Tuning:
     counts: NDArray[np.int64]
     steps: int
     permutations: int
-    control: Control
+    control: PermutationControl
     bins: int
 
     @property
@@ -83,7 +83,7 @@ class Tuning:
         return self.information > self.threshold * (1 + TIE)  # equal ones may differ by rounding
 
     def rows(self) -> list[dict[str, int | float | str | bool | None]]:
-        """A row for each neuron and gate of each head, those that tell most first.
+        """A row for each neuron and gate of each head, the most informative first.
 
         Gates have index -1. The mean of a label that does not occur is None.
         """
@@ -91,11 +91,8 @@ class Tuning:
         for place in np.argsort(-self.information, axis=None, kind="stable"):
             at = divmod(int(place), len(self.columns))
             group, _, index = self.columns[at[1]].partition(" ")
-            row: dict[str, int | float | str | bool | None] = {
-                "head": at[0],
-                "group": group,
-                "index": int(index or -1),
-            }
+            row: dict[str, int | float | str | bool | None] = {"head": at[0], "group": group}
+            row["index"] = int(index or -1)
             for name in ("information", "null", "f", "p", "f_p"):
                 row[name] = float(getattr(self, name)[at])
             row["above"] = bool(above[at])
@@ -115,16 +112,16 @@ def tuning(
     seed: int = 0,
     bins: int = 8,
 ) -> Tuning:
-    """Find the neurons and gates of a layer that go with a label.
+    """Find the neurons and gates of a layer that depend on a label.
 
     Args:
-        recording: The recording.
+        recording: Made by `record` or `record_run`.
         layer: Name of the layer; None for the only one.
         what: "truth" for the true answers, "answer" for those of the model.
         output: For numbers, the name of the one that is cut into thirds; None for the first.
         permutations: How many permutations of the labels are tried.
         seed: Of the permutations.
-        bins: Quantile bins of a state, at most: there are no more than one for each four steps.
+        bins: Quantile bins of a state, at most one for each four steps.
 
     Raises:
         TooFewLabels: If fewer than two labels occur.
@@ -140,16 +137,16 @@ def tuning(
     whole("permutations", permutations, 1)
     whole("bins", bins, 2)
     chosen, labels = layer_of(recording, layer), labels_of(recording, layer, what, output)
-    control = Control.SHIFT
+    control = PermutationControl.SHIFT
     if labels.per_sample or not any(len(np.unique(x[x >= 0])) > 1 for x in labels.of_step):
-        control = Control.SAMPLES
+        control = PermutationControl.SAMPLES
     label, lengths = _flat(labels, control)
     counts = np.bincount(label, minlength=len(labels.names))
     if (counts > 0).sum() < 2 or len(label) <= (counts > 0).sum():
         seen = ", ".join(f"{name} {n}" for name, n in zip(labels.names, counts, strict=True) if n)
         raise TooFewLabels(
             f"what must be answers with at least two labels that repeat, got {what!r} with {seen or 'none'} in "
-            f"{len(label)} {'samples' if control is Control.SAMPLES else 'steps'}; record more samples"
+            f"{len(label)} {'samples' if control is PermutationControl.SAMPLES else 'steps'}; record more samples"
         )
     bins = max(2, min(bins, len(label) // _FEWEST))
     permuted = Permuted(label, lengths, control, permutations, seed)
@@ -176,16 +173,16 @@ def tuning(
     )
 
 
-def _flat(labels: Labels, control: Control) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _flat(labels: Labels, control: PermutationControl) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Labels [n] of the steps that have one, or of samples, and how many there are in each sample that has any."""
     kept = [x for x in (x[x >= 0] for x in labels.of_step) if len(x)]
-    if control is Control.SAMPLES:
+    if control is PermutationControl.SAMPLES:
         kept = [x[:1] for x in kept]
     joined = np.concatenate(kept) if kept else np.empty(0, np.int64)
     return joined, np.array([len(x) for x in kept], np.int64)
 
 
-def _states(layer: LayerRecording, head: int, labels: Labels, control: Control) -> NDArray[np.float64]:
+def _states(layer: LayerRecording, head: int, labels: Labels, control: PermutationControl) -> NDArray[np.float64]:
     """Neurons and gates [n, C] of a head, at the steps that have a label, or their means over samples."""
     parts = []
     for sample, label in enumerate(labels.of_step):
@@ -193,7 +190,7 @@ def _states(layer: LayerRecording, head: int, labels: Labels, control: Control) 
         if kept.any():
             arrays = (layer.array(name)[sample, : len(label), head] for name in ("states", "gates"))
             rows = np.concatenate([np.asarray(x)[kept] for x in arrays], 1).astype(np.float64)
-            parts.append(rows.mean(0, keepdims=True) if control is Control.SAMPLES else rows)
+            parts.append(rows.mean(0, keepdims=True) if control is PermutationControl.SAMPLES else rows)
     return np.concatenate(parts)
 
 

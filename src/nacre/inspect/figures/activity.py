@@ -18,17 +18,7 @@ _SIGNS = {"query": "query q", "key": "key k", "value": "value v"}
 
 
 def draw_activity(recording: Recording, layer: str | None, sample: int, head: int) -> Figure:
-    """Draw the input, the centroid and the single neurons of each group, and the answer, all over time.
-
-    Args:
-        recording: The recording.
-        layer: Name of the layer; None for the only one.
-        sample: The sample.
-        head: The head.
-
-    Raises:
-        ValueError: If there is no such layer, sample or head.
-    """
+    """Draw the input, the centroid and the single neurons of each group, and the answer, all over time."""
     seen = style.layer_of(recording, layer, sample, head)
     groups = [group for group, size in seen.sizes.items() if size]
     rows = [("input", 0.9)]
@@ -47,7 +37,7 @@ def draw_activity(recording: Recording, layer: str | None, sample: int, head: in
         apart = name == "answer" and over_outputs(recording, seen, sample)
         axes[name] = figure.add_subplot(grid[i], sharex=None if i == 0 or apart else axes["input"])
     _draw_neurons(axes, recording, seen, sample, head)
-    panels.draw_input(axes["input"], recording, sample, style.input_times(recording, seen, sample))
+    panels.draw_input(axes["input"], recording, sample, style.times_of(recording, seen, sample, "x"))
     said = draw_answer(axes["answer"], recording, seen, sample)
     _label(axes, recording, seen, sample, said)
     figure.align_ylabels(list(axes.values()))
@@ -79,7 +69,7 @@ def _draw_neurons(
 
 
 def _order(states: NDArray) -> NDArray:
-    """Neurons in the order of their share in the strongest common change."""
+    """Neurons in the order of their loading on the first principal component."""
     centred = states - states.mean(0)
     if not centred.any():
         return np.arange(states.shape[1])
@@ -138,11 +128,11 @@ def _caption(recording: Recording, layer: LayerRecording, sample: int, *, heat: 
 def _label(axes: dict[str, Axes], recording: Recording, layer: LayerRecording, sample: int, said: str) -> None:
     """Letters and titles of the parts, and the axis of time below the last panel that has it."""
     sizes = layer.sizes
-    shown = "frames" if panels.is_drive(recording) else "features"
+    shown = "frames" if recording.has_frames else "features"
     titles = {
         "input": f"(A) Input: {shown}",
         "query": f"(B) Sensory neurons, {sizes['query']} in each group: centroid (bold) and single neurons",
-        next(g for g in BACKBONE if sizes[g]): ("(C) Neurons of the circuit: centroid (bold) and single neurons"),
+        next(g for g in BACKBONE if sizes[g]): "(C) Neurons of the circuit: centroid (bold) and single neurons",
         "answer": f"(D) Answer: {said}",
     }
     for name, title in titles.items():

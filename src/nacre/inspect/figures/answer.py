@@ -13,16 +13,12 @@ from nacre.inspect.recording.recording import LayerRecording, Recording
 _CLASSES = 12  # that have room
 
 
-def answers_once(recording: Recording, layer: LayerRecording, sample: int) -> bool:
-    """Whether there is one answer for the whole sample."""
-    return recording.about.once or (recording.length("output", sample) == 1 < layer.length(sample))
-
-
 def over_outputs(recording: Recording, layer: LayerRecording, sample: int) -> bool:
     """Whether the answer is a row of numbers for the whole sample, as in a forecast, and no curve over time."""
-    numbers = recording.array("output").shape[-1]
-    many = numbers > panels.LINES or recording.length("output", sample) == 1
-    return answers_once(recording, layer, sample) and many and not recording.about.classes
+    steps = recording.length("output", sample)
+    once = recording.about.once or steps == 1 < layer.length(sample)
+    many = recording.array("output").shape[-1] > panels.LINES or steps == 1
+    return once and many and not recording.about.classes
 
 
 def answer_height(recording: Recording) -> float:
@@ -31,23 +27,15 @@ def answer_height(recording: Recording) -> float:
 
 
 def draw_answer(ax: Axes, recording: Recording, layer: LayerRecording, sample: int) -> str:
-    """Draw what the model answered, and what is true.
+    """Draw what the model answered, and what is true, and return in words what the panel shows.
 
-    Args:
-        ax: The panel. Its x is time, or, where `over_outputs` holds, the number of the output.
-        recording: The recording.
-        layer: The layer whose axis of time is used.
-        sample: The sample.
-
-    Returns:
-        What the panel shows, in words.
+    The axis is the layer's time, or, where `over_outputs` holds, the number of the output.
     """
     panels.name_row(ax, "answer")
     if over_outputs(recording, layer, sample):
         return _draw_row(ax, recording, sample)
-    length = style.steps_of(recording, "output", sample)
-    first, rows = recording.curve("output", sample, 0, length, style.POINTS)
-    times = style.times_of(recording, layer, sample, length)
+    times = style.times_of(recording, layer, sample, "output")
+    first, rows = recording.curve("output", sample, 0, len(times), style.POINTS)
     draw = _draw_classes if recording.about.classes else _draw_numbers
     return draw(ax, recording, sample, times, first, rows[:, 2].astype(float))
 
@@ -95,14 +83,12 @@ def _draw_numbers(
             if recording.has("answer"):
                 answer = float(np.asarray(recording.array("answer")[sample, 0, column]))
                 ax.plot(times[-1], answer, "D", color=colour, markersize=5, clip_on=False, zorder=4)
-        style.frame(ax)
         return "step by step (lines), of the whole sample (diamonds), and the truth (dotted)"
     true = truth[first]
     scored = ~np.isnan(true).any(1)
     panels.draw_lines(ax, times[first][scored], values[scored], names)
     for column, colour in zip(range(values.shape[1]), COLOURS, strict=False):
         ax.plot(times[first][scored], true[scored, column], linestyle="", marker=".", markersize=3, color=colour)
-    style.frame(ax)
     kind = "" if scored.all() else " where it is asked"
     return f"what the model says{kind} (lines), and the truth (dots)"
 

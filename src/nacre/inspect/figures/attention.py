@@ -15,49 +15,29 @@ from nacre.inspect.recording.recording import LayerRecording, Recording
 
 CELLS = 400  # steps, and keys, up to which each is a cell of its own
 _READ = 2**14  # steps at a time
-_NEAR = 8  # of so many parts of a sample: a step's keys that lie within one are shown larger
+_NEAR = 8  # arcs that span less than one in so many parts of a sample are shown larger
 _FLAT = 12  # rows that need little room
 _ARC = np.linspace(0, np.pi, 40)
 
 
 @dataclass(frozen=True)
-class Map:
-    """How much attention of steps goes to keys.
+class AttentionMap:
+    """How much attention of steps goes to keys."""
 
-    Attributes:
-        share: [rows, columns] mean share of the attention of a step.
-        back: Whether rows are steps back from the query, and not numbers of keys.
-        first: What the first row stands for.
-        row: Keys of a row.
-        column: Steps of a column.
-    """
-
-    share: NDArray
-    back: bool
-    first: int
-    row: int
-    column: int
+    share: NDArray  # [rows, columns] mean share of the attention of a step
+    back: bool  # whether rows are steps back from the query, and not numbers of keys
+    first: int  # what the first row stands for
+    row: int  # keys of a row
+    column: int  # steps of a column
 
 
 def draw_attention(
     recording: Recording, layer: str | None, sample: int, head: int, step: int | None = None
 ) -> Figure:
-    """Draw which keys each step of a head attends to, and how much.
-
-    Args:
-        recording: The recording.
-        layer: Name of the layer; None for the only one.
-        sample: The sample.
-        head: The head.
-        step: Also draw arcs from this step to its keys, above the input; None for no arcs.
-
-    Raises:
-        ValueError: If there is no such layer, sample, head or step.
-    """
+    """Draw which keys each step of a head attends to, and how much; with a step, also arcs from it to its keys."""
     seen = style.layer_of(recording, layer, sample, head, step)
     found = attention_map(seen, sample, head)
-    what = f"Keys that head {head} attends to"
-    title = style.title_of(recording, seen, sample, what)
+    title = style.title_of(recording, seen, sample, f"Keys that head {head} attends to")
     tall = 3.0 if len(found.share) > _FLAT else 1.4
     heights = [0.9, tall] if step is None else [0.75, 0.9, tall]
     figure = style.new_figure(1.8 + 1.2 * sum(heights), title, _caption(found, step))
@@ -78,8 +58,8 @@ def draw_attention(
     return figure
 
 
-def attention_map(layer: LayerRecording, sample: int, head: int) -> Map:
-    """How much attention of each step, or of a few neighbouring ones, goes to each key, or a few neighbours.
+def attention_map(layer: LayerRecording, sample: int, head: int) -> AttentionMap:
+    """How much attention of steps, or bins of steps, goes to keys, or bins of keys.
 
     Rows are steps back where all keys are near: within a quarter of the sample.
     """
@@ -102,7 +82,7 @@ def attention_map(layer: LayerRecording, sample: int, head: int) -> Map:
         on = weights > 0
         np.add.at(share, (key[on] // row, np.broadcast_to(steps // column, key.shape)[on]), weights[on])
     in_column = np.minimum(length, (np.arange(share.shape[1]) + 1) * column) - np.arange(share.shape[1]) * column
-    return Map(share / in_column, back, first, row, column)
+    return AttentionMap(share / in_column, back, first, row, column)
 
 
 def _pairs(
@@ -115,7 +95,7 @@ def _pairs(
     return index.astype(np.int64), np.where(valid, weights, 0.0), np.arange(start, stop)[:, None]
 
 
-def _draw_map(ax: Axes, found: Map, length: int) -> None:
+def _draw_map(ax: Axes, found: AttentionMap, length: int) -> None:
     rows, columns = found.share.shape
     y = found.first + np.arange(rows + 1) * found.row - 0.5
     x = np.minimum(np.arange(columns + 1) * found.column, length) - 0.5
@@ -140,15 +120,13 @@ def _draw_step(
     span = (first - 0.6, last + 0.6) if near else (-0.5, length - 0.5)
     _draw_arcs(arcs, step, keys, weights, span)
     inputs = style.steps_of(recording, "x", sample)
-    places = np.arange(inputs) * length / inputs
-    if near and panels.is_drive(recording) and inputs == length:
-        shown = np.unique(
-            np.linspace(first, last, min(panels.frames_across(recording), last - first + 1)).astype(int)
-        )
+    if near and recording.has_frames and inputs == length:
+        count = min(panels.frames_across(recording), last - first + 1)
+        shown = np.unique(np.linspace(first, last, count).astype(int))
         panels.draw_frames(below, recording, sample, shown.tolist(), shown)
         panels.name_row(below, "input")
     else:
-        panels.draw_input(below, recording, sample, places)
+        panels.draw_input(below, recording, sample, np.arange(inputs) * length / inputs)
     arcs.set_title(_words(step, keys, weights), loc="left", fontsize=style.TEXT)
     for ax in (arcs, below):
         ax.set_xlim(*span)
@@ -194,7 +172,7 @@ def _steps_label(recording: Recording, layer: LayerRecording, sample: int) -> st
     return f"query (step; time from {ends.strip()})"
 
 
-def _caption(found: Map, step: int | None) -> str:
+def _caption(found: AttentionMap, step: int | None) -> str:
     column = "a step" if found.column == 1 else f"the mean of {found.column} steps"
     row = "a key" if found.row == 1 else f"the sum over {found.row} keys"
     text = f"Each column is {column}, each row {row}: the darker, the more attention of the step goes to the key. "

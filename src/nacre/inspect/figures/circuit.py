@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from nacre.inspect.analysis.strengths import head_weights
 from nacre.inspect.figures import style
-from nacre.inspect.recording.hooks import layers_of
 from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.layer.trace import BACKBONE
 
@@ -21,42 +21,24 @@ _TALL = 36  # neurons one above the other
 _PATH = np.linspace(0, 1, 16)[:, None]  # points along a synapse
 _COLUMNS = {"sensory": 0.0, "inter": 1.0, "command": 2.0, "motor": 2.85}
 _BLOCKS = {"query": (1.0, 0.42), "key": (0.3, -0.28), "value": (-0.48, -0.98)}  # of the sensory column
-_SPREAD = 0.075  # between files of neurons of a column
+_SPREAD = 0.075  # between rows of neurons in a column
 
 
 @dataclass(frozen=True)
 class Pathway:
-    """Synapses from one group of neurons to another.
+    """Synapses from one group of neurons to another."""
 
-    Attributes:
-        source: "sensory" or a group of the circuit.
-        target: A group of the circuit.
-        weight: [n] trained weights, the weakest first; those of the wiring, +1 and -1, if there is no model.
-        start: [n] which neuron of the source.
-        end: [n] which neuron of the target.
-    """
-
-    source: str
-    target: str
-    weight: NDArray
-    start: NDArray
-    end: NDArray
+    source: str  # "sensory" or a group of the circuit
+    target: str  # a group of the circuit
+    weight: NDArray  # [n] trained weights, the weakest first; those of the wiring, +1 and -1, if there is no model
+    start: NDArray  # [n] which neuron of the source
+    end: NDArray  # [n] which neuron of the target
 
 
 def draw_circuit(recording: Recording, layer: str | None, sample: int, head: int, step: int) -> Figure:
     """Draw the circuit of a head, with its strongest synapses and the states of all neurons at a step.
 
     States of inter, command and motor neurons are means over the attended keys, by attention weight.
-
-    Args:
-        recording: The recording.
-        layer: Name of the layer; None for the only one.
-        sample: The sample.
-        head: The head.
-        step: The step.
-
-    Raises:
-        ValueError: If there is no such layer, sample, head or step.
     """
     seen = style.layer_of(recording, layer, sample, head, step)
     states = dict(zip(seen.neurons, np.asarray(seen.array("states")[sample, step, head], float), strict=True))
@@ -82,13 +64,13 @@ def draw_circuit(recording: Recording, layer: str | None, sample: int, head: int
     bar.ax.tick_params(labelsize=style.SMALL)
     signs = [("excitatory (weight above 0)", style.POSITIVE), ("inhibitory (weight below 0)", style.NEGATIVE)]
     handles = [Line2D([], [], color=colour, linewidth=1.8, label=label) for label, colour in signs]
-    ax.legend(handles=handles, loc="lower center", ncols=2, frameon=False, fontsize=style.SMALL)
+    ax.legend(handles=handles, loc="lower center", ncols=2, **style.LEGEND)
     return figure
 
 
 def _pathways(recording: Recording, layer: LayerRecording, head: int) -> list[Pathway]:
-    """All synapses that act, by group of source and target."""
-    feeds, synapses = _weights(recording, layer, head)
+    """All synapses with a weight, by group of source and target."""
+    feeds, synapses = head_weights(recording, layer, head)
     wiring = layer.wiring
     sources = {"sensory": feeds, **{g: synapses[list(wiring.group(g))] for g in BACKBONE}}
     found = []
@@ -103,15 +85,6 @@ def _pathways(recording: Recording, layer: LayerRecording, head: int) -> list[Pa
     return found
 
 
-def _weights(recording: Recording, layer: LayerRecording, head: int) -> tuple[NDArray, NDArray]:
-    """Weights of a head's synapses from query and key [2D, N] and between neurons [N, N]."""
-    if not recording.has_model:
-        return layer.wiring.input_adjacency.astype(float), layer.wiring.adjacency.astype(float)
-    weights = layers_of(recording.model())[layer.name.split("#")[0]].backbone.weights
-    of = 0 if layer.shared else head
-    return weights.drive()[0][of].detach().numpy(), weights.recurrent()[of].detach().numpy()
-
-
 def _choose(pathways: list[Pathway], *, trained: bool) -> list[Pathway]:
     """The synapses that are drawn: about as many of each pathway, so that each is seen, and the strongest."""
     left, chosen = DRAWN, {}
@@ -119,18 +92,15 @@ def _choose(pathways: list[Pathway], *, trained: bool) -> list[Pathway]:
         size = len(pathway.weight)
         count = min(left // (len(pathways) - place), size)
         left -= count
-        # Without a model all are alike; take some of every neuron.
+        # Without a model all have the same size; take some of every neuron.
         which = np.arange(size - count, size) if trained else np.linspace(0, size - 1, count).round().astype(int)
         chosen[pathway.source, pathway.target] = which
-    which = [chosen[p.source, p.target] for p in pathways]
-    return [
-        Pathway(p.source, p.target, p.weight[w], p.start[w], p.end[w])
-        for p, w in zip(pathways, which, strict=True)
-    ]
+    which = [(p, chosen[p.source, p.target]) for p in pathways]
+    return [Pathway(p.source, p.target, p.weight[w], p.start[w], p.end[w]) for p, w in which]
 
 
 def _places(group: str, sizes: dict[str, int]) -> NDArray:
-    """Where the neurons of a group stand [n, 2]."""
+    """Positions [n, 2] of the neurons of a group."""
     n = sizes[group]
     if group in BACKBONE:
         files = -(-n // _TALL) if n else 1
@@ -145,16 +115,14 @@ def _places(group: str, sizes: dict[str, int]) -> NDArray:
 
 
 def _draw_synapses(ax: Axes, pathway: Pathway, place: dict[str, NDArray], *, trained: bool) -> None:
-    strength = (
-        np.abs(pathway.weight) / np.abs(pathway.weight).max() if trained else np.full(pathway.weight.shape, 0.6)
-    )
+    size = np.abs(pathway.weight)
+    strength = size / size.max() if trained else np.full(size.shape, 0.6)
     colours = np.array([to_rgba(style.POSITIVE if w > 0 else style.NEGATIVE) for w in pathway.weight])
     colours[:, 3] = 0.08 + 0.72 * strength**2
     within = pathway.source == pathway.target
     lines = _curves(place[pathway.source][pathway.start], place[pathway.target][pathway.end], within=within)
-    ax.add_collection(
-        LineCollection(list(lines), colors=list(map(tuple, colours)), linewidths=0.3 + 1.5 * strength**2)
-    )
+    widths = 0.3 + 1.5 * strength**2
+    ax.add_collection(LineCollection(list(lines), colors=list(map(tuple, colours)), linewidths=widths))
 
 
 def _curves(start: NDArray, end: NDArray, *, within: bool) -> NDArray:
@@ -177,19 +145,12 @@ def _draw_neurons(
     ax: Axes, group: str, place: NDArray, states: dict[tuple[str, int], float], reach: float
 ) -> PathCollection:
     files = len(np.unique(place[:, 0]))
-    across = (
-        14.0 if group == "motor" else float(np.clip((240 if group in BACKBONE else 85) * files / len(place), 2, 7))
-    )
-    return ax.scatter(
-        *place.T,
-        s=across**2,
-        c=[states[group, i] for i in range(len(place))],
-        cmap=style.DIVERGING,
-        norm=Normalize(-reach, reach),
-        edgecolors=style.DARK,
-        linewidths=0.6,
-        zorder=3,
-    )
+    room = 240 if group in BACKBONE else 85
+    across = 14.0 if group == "motor" else float(np.clip(room * files / len(place), 2, 7))
+    scale, values = Normalize(-reach, reach), [states[group, i] for i in range(len(place))]
+    dots = ax.scatter(*place.T, s=across**2, c=values, cmap=style.DIVERGING, norm=scale, zorder=3)
+    dots.set(edgecolors=style.DARK, linewidths=0.6)
+    return dots
 
 
 def _label(ax: Axes, layer: LayerRecording, place: dict[str, NDArray], sample: int, step: int, head: int) -> None:
@@ -201,10 +162,8 @@ def _label(ax: Axes, layer: LayerRecording, place: dict[str, NDArray], sample: i
     title = f"sensory\n3 times {layer.sizes['query']} neurons"
     ax.text(0, 1.09, title, ha="center", va="bottom", fontsize=style.TEXT)
     left, (top, bottom) = place["value"][:, 0].min() - 0.05, _BLOCKS["value"]
-    box = Rectangle(
-        (left, bottom - 0.06), 0.05 - left, top - bottom + 0.12, color="#ececec", linewidth=0, zorder=0
-    )
-    ax.add_patch(box)
+    box = Rectangle((left, bottom - 0.06), 0.05 - left, top - bottom + 0.12, color="#ececec", linewidth=0)
+    ax.add_patch(box).set_zorder(0)
     for group in _BLOCKS:
         x, y = place[group][:, 0].min() - 0.09, place[group][:, 1].mean()
         ax.text(x, y, group, ha="right", va="center", rotation=90, fontsize=style.TEXT)

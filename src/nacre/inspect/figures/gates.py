@@ -11,7 +11,7 @@ from nacre._util.plotting import COLOURS, DASHES
 from nacre.inspect.figures import panels, style
 from nacre.inspect.recording.recording import LayerRecording, Recording
 
-HEADS = len(COLOURS)  # that are lines; more are rows of colours
+HEADS = len(COLOURS)  # drawn as lines; more are rows of colours
 _CALM = 400  # moments up to which lines are bold
 _WORDS = {
     "phi": "φ is the target of the attention logit a",
@@ -27,24 +27,14 @@ def draw_gates(recording: Recording, layer: str | None, sample: int) -> Figure:
 
     All are means over the attended keys, by attention weight. Heads are lines, or rows of colours if there are
     more than six.
-
-    Args:
-        recording: The recording.
-        layer: Name of the layer; None for the only one.
-        sample: The sample.
-
-    Raises:
-        ValueError: If there is no such layer or sample.
     """
     seen = style.layer_of(recording, layer, sample)
     first, _ = seen.curve("gates", sample, 0, 0, seen.length(sample), style.POINTS)
-    figure = style.new_figure(
-        2.0 + 1.1 * (1 + len(seen.gates)),
-        style.title_of(recording, seen, sample, f"Gates of {_heads(seen.heads)}, over time"),
-        _caption(recording, seen, sample, first),
-    )
+    heads = "the only head" if seen.heads == 1 else f"all {seen.heads} heads"
+    title = style.title_of(recording, seen, sample, f"Gates of {heads}, over time")
+    figure = style.new_figure(2.0 + 1.1 * (1 + len(seen.gates)), title, _caption(recording, seen, sample, first))
     top, *rest = figure.subplots(1 + len(seen.gates), 1, sharex=True)
-    panels.draw_input(top, recording, sample, style.input_times(recording, seen, sample))
+    panels.draw_input(top, recording, sample, style.times_of(recording, seen, sample, "x"))
     curves = [
         seen.curve("gates", sample, h, 0, seen.length(sample), style.POINTS)[1][:, 2] for h in range(seen.heads)
     ]
@@ -91,10 +81,6 @@ def _draw_rows(ax: Axes, times: NDArray, values: NDArray, gate: str) -> None:
     heads = values.shape[1]
     ax.set_yticks(range(0, heads, max(1, -(-heads // 5))))
     panels.colour_bar(ax, mesh, style.GATES[gate][0])
-
-
-def _heads(count: int) -> str:
-    return "the only head" if count == 1 else f"all {count} heads"
 
 
 def _caption(recording: Recording, layer: LayerRecording, sample: int, first: NDArray) -> str:

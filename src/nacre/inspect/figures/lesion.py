@@ -1,4 +1,4 @@
-"""`draw_lesion`: what becomes of the answers when groups of neurons, or single ones, are silent."""
+"""`draw_lesion`: how the answers change when groups of neurons, or single ones, are silent."""
 
 import math
 from collections.abc import Sequence
@@ -16,16 +16,13 @@ from nacre.inspect.figures import panels, style
 from nacre.inspect.recording.recording import GROUPS
 
 _STRONGEST = 5  # single neurons that the caption names
-_DECADES = 1e5  # from the largest change to the smallest that is told from none, at most
+_DECADES = 1e5  # largest change over the smallest that has a colour of its own, at most
 _NAMED = 5  # heads that have their number beside them
 _GAP, _NARROWEST = 0.02, 0.09  # space between groups and width of the smallest, in shares of all neurons
 
 
 def draw_lesion(study: LesionStudy) -> Figure:
-    """Draw what silent groups do to the answers and to the task's figure, and what single silent neurons do.
-
-    Args:
-        study: What `nacre.inspect.analysis.lesion_study.lesion_study` found.
+    """Draw what silent groups do to the answers and to the task's metric, and what single silent neurons do.
 
     Raises:
         ValueError: If the study has neither whole groups nor single neurons.
@@ -35,7 +32,7 @@ def draw_lesion(study: LesionStudy) -> Figure:
     if not neurons and not groups:
         raise ValueError(
             f"study must have lesions of groups or of neurons, got {len(study.rows)} rows without any; "
-            "synapses alone are no picture"
+            "synapses alone are no figure"
         )
     scored = bool(study.metric) and not math.isnan(study.intact)
     kinds = ["change", "difference"] if scored else ["change"]
@@ -71,12 +68,9 @@ def _draw_change(ax: Axes, rows: Sequence[LesionRow]) -> None:
     """Bars: all heads; dots: one head."""
     names, whole, single = _by_group(rows)
     for place, group in enumerate(names):
-        colour = style.GROUP_COLOURS[group]
+        ax.plot(*_spread([row.change for row in single[group]], place), ".", color=style.DARK, markersize=4)
         if group in whole:
-            ax.barh(place, whole[group].change, height=0.62, color=colour)
-        dots = [row.change for row in single[group]]
-        ax.plot(*_spread(dots, place), ".", color=style.DARK, markersize=4)
-        if group in whole:
+            ax.barh(place, whole[group].change, height=0.62, color=style.GROUP_COLOURS[group])
             label, beside = f"{whole[group].change:.2g}", ("axes fraction", "data")
             ax.annotate(label, (1.02, place), xycoords=beside, va="center", fontsize=style.SMALL)
     ax.set_yticks(range(len(names)), names)
@@ -89,7 +83,7 @@ def _draw_change(ax: Axes, rows: Sequence[LesionRow]) -> None:
 
 
 def _draw_metric(ax: Axes, rows: Sequence[LesionRow], study: LesionStudy) -> None:
-    """The figure after each lesion, from that of the intact model on."""
+    """The metric after each lesion, and a line from that of the intact model."""
     names, whole, single = _by_group(rows)
     for place, group in enumerate(names):
         colour = style.GROUP_COLOURS[group]
@@ -128,26 +122,23 @@ def _draw_neurons(
         edges = np.linspace(left, left + width, table.shape[1] + 1)
         values = np.ma.masked_invalid(table)
         ax.pcolormesh(edges, np.arange(len(heads) + 1), values, cmap=colours, norm=scale, rasterized=True)
-        ax.add_patch(
-            Rectangle((left, 0), width, len(heads), fill=False, edgecolor=style.PALE, linewidth=0.8, clip_on=False)
-        )
+        box = Rectangle((left, 0), width, len(heads), fill=False, edgecolor=style.PALE, linewidth=0.8)
+        ax.add_patch(box).set_clip_on(False)
         middles.append(left + width / 2)
         left += width + _GAP * total
     panels.colour_bar(ax, mesh, "change" if kind == "change" else "difference")
-    ax.set_xticks(
-        middles if last else [],
-        [f"{group}\n0 to {table.shape[1] - 1}" for group, table in tables.items()] if last else [],
-    )
+    names = [f"{group}\n0 to {table.shape[1] - 1}" for group, table in tables.items()]
+    ax.set_xticks(middles if last else [], names if last else [])
     shown = range(0, len(heads), -(-len(heads) // _NAMED))
     ax.set_yticks([i + 0.5 for i in shown], ["all" if heads[i] is None else str(heads[i]) for i in shown])
     ax.tick_params(labelsize=style.SMALL, length=0)
     ax.set_ylabel("head", fontsize=style.TEXT)
     ax.spines[:].set_visible(False)
     ax.set(xlim=(0, left - _GAP * total), ylim=(len(heads), 0))
-    letter, what = (
-        ("B", "change of the answer") if kind == "change" else ("C", f"{study.metric}, silent minus intact")
-    )
-    ax.set_title(f"({letter}) Single silent neurons: {what}", loc="left", fontsize=style.TEXT)
+    title = "(B) Single silent neurons: change of the answer"
+    if kind == "difference":
+        title = f"(C) Single silent neurons: {study.metric}, silent minus intact"
+    ax.set_title(title, loc="left", fontsize=style.TEXT)
 
 
 def _tables(rows: Sequence[LesionRow], heads: Sequence[int | None], kind: str) -> dict[str, NDArray]:
@@ -176,9 +167,7 @@ def _caption(study: LesionStudy, neurons: Sequence[LesionRow], groups: Sequence[
         "model, in standard deviations of its answers. "
     )
     if groups:
-        text += (
-            "(A) Bars, with their numbers, and diamonds are a group in all heads; dots are it in one head alone. "
-        )
+        text += "(A) Bars, with their numbers, and diamonds are a group in all heads, dots in one head alone. "
     if neurons:
         text += "(B) Each cell is one neuron of one head, on a logarithmic scale. "
         if study.metric:

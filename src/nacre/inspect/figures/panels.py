@@ -21,11 +21,6 @@ _ROOM = 390.0  # points that a strip of frames may take
 LETTERS = 14  # of a name
 
 
-def is_drive(recording: Recording) -> bool:
-    """Whether inputs are images."""
-    return recording.array("x").ndim == 5
-
-
 def name_row(ax: Axes, name: str) -> None:
     """Write the name of a panel to its left."""
     ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=style.TEXT, labelpad=8)
@@ -42,22 +37,14 @@ def draw_lines(
         (drawn,) = ax.plot(times, values[:, column], color=colour, linewidth=1.3, linestyle=line, label=label)
         drawn.set(marker=few, markersize=3)
     name_lines(ax)
+    style.frame(ax)
 
 
 def name_lines(ax: Axes) -> None:
     """Names of the curves of a panel, beside it."""
     columns = 2 if len(ax.get_legend_handles_labels()[0]) > 4 else 1
-    ax.legend(
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        frameon=False,
-        fontsize=style.SMALL,
-        handlelength=1.2,
-        labelspacing=0.3,
-        borderaxespad=0.4,
-        ncols=columns,
-        columnspacing=0.8,
-    )
+    space = {"handlelength": 1.2, "labelspacing": 0.3, "borderaxespad": 0.4, "columnspacing": 0.8}
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), ncols=columns, **style.LEGEND, **space)
 
 
 def draw_heat(
@@ -74,7 +61,7 @@ def draw_heat(
 
 
 def time_axis(axes: Sequence[Axes], recording: Recording, layer: LayerRecording, sample: int) -> None:
-    """One axis of time for panels that lie above each other: numbers and a label below the last one."""
+    """One axis of time for stacked panels: numbers and a label below the last one."""
     for ax in axes[:-1]:
         ax.tick_params(labelbottom=False)
     axes[-1].set_xlabel(style.time_label(recording, layer), fontsize=style.TEXT)
@@ -106,7 +93,6 @@ def draw_many(ax: Axes, times: NDArray, values: NDArray, names: Sequence[str]) -
     """Curves [p, n] as lines if they are few; else as rows of colours, each in units of its own spread."""
     if values.shape[1] <= LINES:
         draw_lines(ax, times, values, names)
-        style.frame(ax)
         return
     spread = values.std(0)
     scaled = (values - values.mean(0)) / np.where(spread > 0, spread, 1.0)
@@ -126,18 +112,17 @@ def draw_input(ax: Axes, recording: Recording, sample: int, times: NDArray) -> N
     """What the model was shown, over moments [steps]: frames of a drive, or curves of the features."""
     name_row(ax, "input")
     length = len(times)
-    if is_drive(recording):
+    if recording.has_frames:
         count = min(frames_across(recording), length)
         places = np.linspace(times[0], times[-1], 2 * count + 1)[1::2] if times[-1] > times[0] else times[:1]
         draw_frames(ax, recording, sample, [int(np.abs(times - at).argmin()) for at in places], places)
         return
     first, rows = recording.curve("x", sample, 0, length, style.POINTS)
     values, names = rows[:, 2], recording.about.features
-    if SEEN in names and len(first) == length:  # other steps hold zeros, which nobody measured
+    if SEEN in names and len(first) == length:  # other steps hold zeros, which were not measured
         seen = values[:, names.index(SEEN)] > 0
         kept = [i for i, name in enumerate(names) if name != SEEN]
         draw_lines(ax, times[seen], values[seen][:, kept], [names[i] for i in kept], marker=".", line="")
-        style.frame(ax)
         return
     draw_many(ax, times[first], values, names)
     if len(names) > LINES:
@@ -153,7 +138,7 @@ def frames_across(recording: Recording) -> int:
 def draw_frames(ax: Axes, recording: Recording, sample: int, steps: Sequence[int], places: NDArray) -> None:
     """Frames of a drive at some places of the axis."""
     for step, at in zip(steps, places, strict=True):
-        image = picture_of(np.asarray(recording.array("x")[sample, step]))
+        image = image_of(np.asarray(recording.array("x")[sample, step]))
         box = OffsetImage(image, zoom=_side(*image.shape[:2]) / image.shape[0], cmap="gray")
         frame = AnnotationBbox(box, (at, 0.54), xycoords=("data", "axes fraction"), frameon=False, pad=0)
         frame.set_in_layout(False)
@@ -170,8 +155,8 @@ def _side(height: int, width: int) -> float:
     return 45.0 if width < 1.5 * height else 33.0
 
 
-def picture_of(frame: NDArray) -> NDArray:
-    """A frame [height, width, colours] as a picture: three colours, or grey."""
+def image_of(frame: NDArray) -> NDArray:
+    """A frame [height, width, colours] for matplotlib: three colours, or grey, from 0 to 1."""
     values = frame.astype(np.float32)
     if frame.dtype == np.uint8:
         values /= 255

@@ -1,10 +1,12 @@
-"""What the figures of a recording have in common: sizes, colours, words, and the checks of arguments.
+"""What the figures of a recording have in common: sizes, colours, words, and checks of arguments."""
 
-Needs matplotlib.
-"""
-
+import io
 import math
+import os
+from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -13,19 +15,25 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from numpy.typing import NDArray
 
+from nacre._util.files import write_atomic
 from nacre._util.plotting import COLOURS, open_frame
 from nacre.inspect.analysis import labels
+from nacre.inspect.recording.hooks import check_index
 from nacre.inspect.recording.recording import GROUPS, LayerRecording, Recording
 
 WIDTH = 8.0  # inches
 TITLE, TEXT, SMALL = 12, 10, 9  # points
 POINTS = 1000  # about how many moments a curve shows
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": SMALL}
 DARK, PALE = "#404040", "#b8b8b8"
-POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]  # blue and vermilion, which can be told apart whatever the eye
+POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]  # blue and vermilion, safe for colour-blind readers
 DIVERGING = LinearSegmentedColormap.from_list(
     "nacre-diverging", ["#7f3000", NEGATIVE, "#f5bd93", "#f7f7f7", "#9fcbe6", POSITIVE, "#003f66"]
 )
 SEQUENTIAL = LinearSegmentedColormap.from_list("nacre-share", ["#ffffff", "#b9dcf0", POSITIVE, "#002b47"])
+SUFFIXES = ("svg", "pdf", "png")
+_DPI = 200  # of PNG files, and of heat maps within the others
+_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 GROUP_COLOURS: dict[str, str] = dict(zip(GROUPS, COLOURS, strict=True))
 GATES = {  # sign, and what it is in words
     "phi": ("φ", "content target"),
@@ -37,25 +45,41 @@ GATES = {  # sign, and what it is in words
 }
 
 
-def new_figure(height: float, title: str, caption: str, width: float = WIDTH) -> Figure:
-    """An empty figure with a title, and a caption below.
-
-    Args:
-        height: In inches, with title and caption.
-        title: What is shown; the second line says of what.
-        caption: What a reader must know; broken into lines here.
-        width: In inches.
-    """
-    figure = Figure(figsize=(width, height), layout="constrained")
-    lines = [line for part in title.split("\n") for line in wrap(part, width, TITLE)]
+def new_figure(height: float, title: str, caption: str) -> Figure:
+    """An empty figure of so many inches, with a title and a caption, which are broken into lines here."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    lines = [line for part in title.split("\n") for line in wrap(part, WIDTH, TITLE)]
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=TITLE)
-    lines = "\n".join(wrap(caption, width, SMALL))
+    lines = "\n".join(wrap(caption, WIDTH, SMALL))
     figure.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=DARK)
     return figure
 
 
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write a figure to a file, atomically: ".svg" and ".pdf" (lines and text), or ".png" (pixels).
+
+    Raises:
+        ValueError: If the suffix is another one.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> save_figure(Figure(), tmp / "empty.svg").name
+        'empty.svg'
+    """
+    path = Path(path)
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"path must end in {', '.join(f'.{s}' for s in SUFFIXES)}, got {path.name!r}")
+    buffer = io.BytesIO()
+    # Text stays text, which can be searched and edited; the same figure is the same file.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "nacre", "pdf.fonttype": 42}):
+        figure.savefig(buffer, format=suffix, dpi=_DPI, metadata=_UNDATED[suffix])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_atomic(path, buffer.getvalue())
+
+
 def wrap(text: str, inches: float, size: float) -> list[str]:
-    """Lines of a text that fit a width at a size of letters."""
+    """Lines of a text that fit a width at a font size."""
     font, room = FontProperties(size=size), 0.93 * inches * 72  # pixels may make letters wider
     lines = [""]
     for word in text.split():
@@ -69,7 +93,7 @@ def wrap(text: str, inches: float, size: float) -> list[str]:
 
 
 def short(text: str, letters: int) -> str:
-    """A text of so many letters at most; what is too much is left out of its middle.
+    """A text of so many letters at most; the middle of a longer one is left out.
 
     Example:
         >>> short("a long name with a number 3", 14)
@@ -90,25 +114,16 @@ def frame(ax: Axes) -> None:
 def layer_of(
     recording: Recording, layer: str | None, sample: int, head: int | None = None, step: int | None = None
 ) -> LayerRecording:
-    """The layer that a figure shows, after a check that it has such a sample, head and step.
-
-    Raises:
-        ValueError: If there is no such layer, sample, head or step.
-    """
+    """The layer that a figure shows, after a check that it has such a sample, head and step."""
     found = labels.layer_of(recording, layer)
-    _place("sample", sample, recording.samples)
+    check_index("sample", sample, recording.samples)
     if found.length(sample) == 0:
         raise ValueError(f"sample must have steps that are no padding, got {sample}; choose another one")
     if head is not None:
-        _place("head", head, found.heads)
+        check_index("head", head, found.heads)
     if step is not None:
-        _place("step", step, found.length(sample))
+        check_index("step", step, found.length(sample))
     return found
-
-
-def _place(name: str, value: int, count: int) -> None:
-    if not 0 <= value < count:
-        raise ValueError(f"{name} must be from 0 to {count - 1}, got {value}")
 
 
 def title_of(recording: Recording, layer: LayerRecording, sample: int, what: str) -> str:
@@ -147,18 +162,17 @@ def number(value: float) -> str:
 def steps_of(recording: Recording, name: str, sample: int) -> int:
     """Steps of a sample of "x" or "output", without padding at the end."""
     length = recording.length(name, sample)
-    if not recording.has("padding") or length != recording.array("padding").shape[1]:
+    if length != recording.length("x", sample):
         return length
-    kept = np.flatnonzero(~np.asarray(recording.array("padding")[sample], bool))
-    return int(kept.max(initial=0)) + 1
+    return int(np.flatnonzero(~recording.padding(sample)).max(initial=0)) + 1
 
 
-def times_of(recording: Recording, layer: LayerRecording, sample: int, steps: int) -> NDArray[np.float64]:
-    """Stamps [steps] of the inputs or the answers of a sample, on the layer's axis of time.
+def times_of(recording: Recording, layer: LayerRecording, sample: int, name: str) -> NDArray[np.float64]:
+    """Stamps of the steps of "x" or "output" of a sample, on the layer's axis of time.
 
     Networks count time from the first step, and may have fewer tokens than there are steps.
     """
-    own = layer.time(sample)
+    own, steps = layer.time(sample), steps_of(recording, name, sample)
     if steps == len(own) or len(own) == 0:
         return own
     known = steps_of(recording, "x", sample)
@@ -169,13 +183,8 @@ def times_of(recording: Recording, layer: LayerRecording, sample: int, steps: in
     return stamps if as_given else stamps - stamps[0]
 
 
-def input_times(recording: Recording, layer: LayerRecording, sample: int) -> NDArray[np.float64]:
-    """Stamps of the inputs of a sample, on the layer's axis of time."""
-    return times_of(recording, layer, sample, steps_of(recording, "x", sample))
-
-
 def edges_of(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Edges [n + 1] of cells around moments [n]: half way between neighbours.
+    """Edges [n + 1] of cells around moments [n]: halfway between neighbours.
 
     Example:
         >>> edges_of(np.array([0.0, 1.0, 3.0])).tolist()

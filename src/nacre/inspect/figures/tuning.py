@@ -1,4 +1,4 @@
-"""`draw_tuning`: how much neurons and gates tell of a label, beside what chance gives."""
+"""`draw_tuning`: the information of neurons and gates on a label, beside chance."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from nacre.inspect.figures import style
 from nacre.inspect.recording.recording import GROUPS
 
 BEST = 12  # neurons and gates whose means are shown
-_NUMBERED = 10  # labels up to which a mean stands in every cell
+_NUMBERED = 10  # labels up to which every cell shows its mean
 _ACROSS, _FEW = 66, 5  # letters that labels have room for, and labels that are rather cut than turned
 _PALE = 0.05  # means that differ by less are paler
 _GATES = "gates"  # name of the group of all that are no neurons
@@ -32,16 +32,12 @@ class _Group:
 
 
 def draw_tuning(tuning: Tuning) -> Figure:
-    """Draw the information of every neuron and gate by group, with the threshold, and means of the best by label.
-
-    Args:
-        tuning: What `nacre.inspect.analysis.tuning.tuning` found.
-    """
-    heads, labels = np.asarray(tuning.information).shape[0], len(tuning.names)
-    best = np.argsort(-np.asarray(tuning.information), axis=None, kind="stable")[:BEST]
-    about = _WHAT.get(tuning.what, tuning.what)
-    title = f"What neurons and gates tell about {about}\n"
-    title += f"layer {tuning.layer!r}, {_heads(heads)}, n = {tuning.steps:,}"
+    """Draw the information of every neuron and gate by group, the threshold, and means of the best by label."""
+    count, labels = len(tuning.information), len(tuning.names)
+    best = np.argsort(-tuning.information, axis=None, kind="stable")[:BEST]
+    heads = "1 head" if count == 1 else f"{count} heads"
+    title = f"What neurons and gates tell about {_WHAT.get(tuning.what, tuning.what)}\n"
+    title += f"layer {tuning.layer!r}, {heads}, n = {tuning.steps:,}"
     height = 5.5 + 0.235 * len(best) + (1.0 if _label_names(tuning)[1] else 0.0)
     figure = style.new_figure(height, title, _caption(tuning, labels))
     top, bottom = figure.subplots(2, 1, height_ratios=[2.6, 0.6 + 0.235 * len(best)])
@@ -57,9 +53,9 @@ def _groups(tuning: Tuning) -> list[_Group]:
     names = np.where(np.isin(names, GROUPS), names, _GATES)
     found = []
     for group in (*GROUPS, _GATES):
-        information = np.asarray(tuning.information)[:, names == group].ravel()
+        information = tuning.information[:, names == group].ravel()
         if len(information):
-            null = float(np.asarray(tuning.null)[:, names == group].mean())
+            null = float(tuning.null[:, names == group].mean())
             found.append(_Group(group, np.sort(information)[::-1], null))
     return found
 
@@ -90,22 +86,13 @@ def _draw_groups(ax: Axes, tuning: Tuning) -> None:
     ax.grid(axis="x", visible=False)
     ax.set(xlim=(-0.5, len(groups) - 0.5), ylim=(0, None))
     ax.set_ylabel("information (bits)", fontsize=style.TEXT)
-    ax.legend(
-        handles=handles,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=len(handles),
-        frameon=False,
-        fontsize=style.SMALL,
-        columnspacing=1.0,
-        handletextpad=0.4,
-        borderaxespad=0.1,
-    )
+    place = {**style.LEGEND, "loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(handles)}
+    ax.legend(handles=handles, columnspacing=1.0, handletextpad=0.4, borderaxespad=0.1, **place)
 
 
 def _draw_means(ax: Axes, tuning: Tuning, best: list[tuple[int, int]]) -> None:
-    """A row for each of the best: colours say which labels lie above and below, numbers say where."""
-    means = np.array([np.asarray(tuning.means)[place] for place in best], float)  # [n, L]
+    """A row for each of the best: colours show which labels are above or below the mean, numbers the means."""
+    means = np.array([tuning.means[place] for place in best], float)  # [n, L]
     occur = ~np.isnan(means)
     off = np.where(occur, means - np.nanmean(means, 1, keepdims=True), 0.0)
     share = np.where(occur, off / np.abs(off).max(1, keepdims=True).clip(min=_PALE), np.nan)
@@ -115,20 +102,13 @@ def _draw_means(ax: Axes, tuning: Tuning, best: list[tuple[int, int]]) -> None:
         for (row, column), value in np.ndenumerate(means):
             if occur[row, column]:
                 colour = "white" if abs(share[row, column]) > 0.75 else "black"
-                place = (column + 0.5, row + 0.5)
                 digits = 2 if np.abs(off[row]).max() >= _PALE else 3
-                ax.text(
-                    *place,
-                    f"{round(value, digits) + 0.0:.{digits}f}",
-                    ha="center",
-                    va="center",
-                    fontsize=style.SMALL,
-                    color=colour,
-                )
+                text = ax.text(column + 0.5, row + 0.5, f"{round(value, digits) + 0.0:.{digits}f}", color=colour)
+                text.set(ha="center", va="center", fontsize=style.SMALL)
     names, turned = _label_names(tuning)
     ax.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90 if turned else 0)
     rows = [f"{tuning.columns[column]}, head {head}" for head, column in best]
-    bits = [f"{np.asarray(tuning.information)[place]:.2f} bits" for place in best]
+    bits = [f"{tuning.information[place]:.2f} bits" for place in best]
     ax.set_yticks(np.arange(len(best)) + 0.5, [f"{row}: {bit}" for row, bit in zip(rows, bits, strict=True)])
     ax.tick_params(labelsize=style.SMALL, length=0)
     ax.spines[:].set_visible(False)
@@ -139,15 +119,10 @@ def _label_names(tuning: Tuning) -> tuple[list[str], bool]:
     """Names of labels with how often they occur, and whether they must be written upwards."""
     room = _ACROSS // len(tuning.names) - 1
     turned = max(map(len, tuning.names)) > room and len(tuning.names) > _FEW
-    counts = np.asarray(tuning.counts).ravel()
-    named = zip(tuning.names, counts, strict=True)
+    named = zip(tuning.names, tuning.counts, strict=True)
     if turned:
         return [f"{style.short(name, 14)} ({count:,})" for name, count in named], True
     return [f"{style.short(name, room)}\n{count:,}" for name, count in named], False
-
-
-def _heads(count: int) -> str:
-    return "1 head" if count == 1 else f"{count} heads"
 
 
 def _caption(tuning: Tuning, labels: int) -> str:

@@ -1,4 +1,4 @@
-"""`watching`: let observers look on at the NAC layers of a model."""
+"""`watching`: observers of the NAC layers of a model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from torch import Tensor, nn
 
+from nacre._util.checks import there_are
 from nacre.layer.attention import NAC
 from nacre.layer.pairs import Gates
 from nacre.layer.trace import Observer, Scene
@@ -15,11 +16,11 @@ _Observer = TypeVar("_Observer", bound=Observer)
 
 @contextmanager
 def watching(model: nn.Module, new: Callable[[str, NAC], _Observer]) -> Iterator[dict[str, _Observer]]:
-    """Let observers look on at all NAC layers of a model, which runs in evaluation mode meanwhile.
+    """Observe all NAC layers of a model, which is in evaluation mode meanwhile.
 
     Args:
-        model: The model.
-        new: Gives the observer of a layer when it is called, from the layer's name.
+        model: Any module with NAC layers.
+        new: Makes an observer for a call of a layer, from the layer's name and the layer.
 
     Yields:
         Observers by name, filled as layers are called. A layer that is called twice has two, the second "name#2".
@@ -58,8 +59,23 @@ def layers_of(model: nn.Module) -> dict[str, NAC]:
     return layers
 
 
+def choose_layer(layers: Mapping[str, object], name: str | None, what: str = "a NAC layer") -> str:
+    """The name, after a check that there is such a layer; without a name, that of the only layer."""
+    if name is None and len(layers) == 1:
+        return next(iter(layers))
+    if name is None or name not in layers:
+        raise ValueError(f"layer must name {what}, got {name!r}; {there_are(name, layers)}")
+    return name
+
+
+def check_index(name: str, value: int, count: int) -> None:
+    """Refuse what is no index of `count` things."""
+    if not 0 <= value < count:
+        raise ValueError(f"{name} must be from 0 to {count - 1}, got {value}")
+
+
 class _Calls(Generic[_Observer]):
-    """Passes each call of a layer on to an observer of its own."""
+    """Makes an observer for each call of a layer."""
 
     def __init__(
         self, name: str, layer: NAC, new: Callable[[str, NAC], _Observer], seen: dict[str, _Observer]

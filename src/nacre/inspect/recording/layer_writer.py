@@ -1,9 +1,8 @@
 """`LayerWriter`: an observer that writes what a layer does to disk, chunk by chunk."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +10,7 @@ import zarr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nacre.inspect.analysis.gate_curves import gate_means
-from nacre.inspect.recording.block_writer import BlockWriter, new_array
-from nacre.inspect.recording.summaries import write_levels
+from nacre.inspect.recording.arrays import BlockWriter, new_array, write_levels
 from nacre.layer.attention import NAC
 from nacre.layer.pairs import Gates
 from nacre.layer.trace import BACKBONE, Scene, states_by_group
@@ -38,49 +35,34 @@ class LayerWriter:
     states [B, T, H, D], and two means over the attended keys by attention weight: `states` [B, T, H, all neurons]
     and `gates` [B, T, H, gates and the effective number of keys].
 
-    Args:
-        group: Where its arrays go.
-        layer: The layer.
-        dtype: "float32" or "float16".
-        detail: What is kept of the neurons.
-        samples: Samples of the recording.
-        steps: Steps of its longest sample; None for those of the call.
-        first: Sample that the first row of the batch is.
+    Attributes:
+        first: Sample that the first row of the next batch is.
     """
 
-    def __init__(
-        self,
-        group: zarr.Group,
-        layer: NAC,
-        dtype: str,
-        detail: Detail,
-        samples: int,
-        steps: int | None = None,
-        first: int = 0,
-    ) -> None:
-        self.group, self.layer, self.dtype, self.detail = group, layer, dtype, detail
-        self.samples, self.steps, self.first = samples, steps, first
+    def __init__(self, group: zarr.Group, layer: NAC, dtype: str, detail: Detail, samples: int) -> None:
+        self.layer, self.first = layer, 0
+        self._group, self._dtype, self._detail, self._samples = group, dtype, detail, samples
         self._arrays: dict[str, BlockWriter] = {}
         self._scene: Scene | None = None
         self._length = [0] * samples
-        self._columns = 0
+        self._steps = self._columns = 0
 
     def begin(self, scene: Scene) -> None:
-        """Write what is known before pairs are looked at."""
+        """Write the sensory states."""
         self._scene = scene
-        if self.first + len(scene.query) > self.samples:
+        if self.first + len(scene.query) > self._samples:
             raise ValueError(
                 f"model must hand its batch to its NAC layers as it is, got {len(scene.query)} rows for "
-                f"{self.samples - self.first} samples; record the layer by itself"
+                f"{self._samples - self.first} samples; record the layer by itself"
             )
         if "states" not in self._arrays:
-            self.describe(scene.wiring.to_dict(), scene.query.shape[2], scene.index.shape[3])
+            self.describe(scene.query.shape[2], scene.index.shape[3])
         for sample in range(len(scene.query)):
             sensory = {name: getattr(scene, name)[sample].transpose(0, 1) for name in SENSORY}
             self.put_sensory(self.first + sample, 0, sensory)
 
     def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
-        """Write what is told."""
+        """Write gates and states of some rows."""
         scene = self._scene
         assert scene is not None
         states = states_by_group(neurons, scene.wiring, gates.phi)
@@ -104,10 +86,7 @@ class LayerWriter:
     def put(self, sample: int, step: int, part: dict[str, Tensor]) -> None:
         """Write steps of a sample, from one on.
 
-        Args:
-            sample: The sample.
-            step: The first of the steps.
-            part: Gates, index, valid [n, H, K], states [n, H, K, g], sensory states [n, H, D] of the step itself.
+        `part` has gates, index and valid [n, H, K], states [n, H, K, g] and sensory states [n, H, D].
         """
         valid = part["valid"]
         part = {name: _blank(x, valid) if name in _OF_PAIRS else x for name, x in part.items()}
@@ -122,8 +101,7 @@ class LayerWriter:
         everything = [part[name] for name in SENSORY] + [mean(part[name]) for name in BACKBONE]
         self._put("states", sample, step, torch.cat([x.to(weights.dtype) for x in everything], -1))
         self._put("gates", sample, step, gate_means(self.gate_names, part, valid))
-        kept = (*PAIR_GATES, "index", "valid", "time", *(BACKBONE if self.detail is Detail.PAIRS else ()))
-        for name in kept:
+        for name in (*PAIR_GATES, "index", "valid", "time", *(BACKBONE if self._detail is Detail.PAIRS else ())):
             if name in part:
                 self._put(name, sample, step, part[name])
         self._length[sample] = max(self._length[sample], step + len(valid))
@@ -134,18 +112,15 @@ class LayerWriter:
         there = {"t": self.layer.time_gate is not None, "match": self.layer.match is not None}
         return [g for g in PAIR_GATES if there.get(g, True) and g != "weights"] + ["keys"]
 
-    def describe(self, wiring: dict[str, Any], steps: int, keys: int) -> None:
-        """Say what the arrays mean; the first thing to do.
+    def describe(self, steps: int, keys: int) -> None:
+        """Write the attributes; comes before all arrays.
 
-        Args:
-            wiring: Of the circuit.
-            steps: Steps of the longest sample.
-            keys: Columns K of a layer that looks at all pairs; others always have as many.
+        `steps` is the length of the longest sample. A layer without `top_k` has `keys` columns K.
         """
         layer = self.layer
-        self.steps = self.steps or steps
+        self._steps = steps
         self._columns = keys if layer.config.top_k is None else layer.config.top_k
-        self.group.attrs.update(
+        self._group.attrs.update(
             {
                 "heads": layer.config.num_heads,
                 "width": layer.config.d_head,
@@ -153,39 +128,46 @@ class LayerWriter:
                 "gates": self.gate_names,
                 "activation": layer.config.activation,
                 "shared": layer.config.share_backbone,
-                "wiring": wiring,
+                "wiring": layer.backbone.wiring.to_dict(),
             }
         )
 
     def finish(self) -> None:
-        """Write what is left, and the summaries of curves."""
+        """Flush all arrays, and write the summaries of curves."""
         for writer in self._arrays.values():
             writer.flush()
-        self.group.attrs["length"] = self._length
+        self._group.attrs["length"] = self._length
         for name in CURVES:
-            write_levels(self.group, name, self._length, heads=2)
+            write_levels(self._group, name, self._length, heads=2)
 
     def _put(self, name: str, sample: int, step: int, rows: Tensor) -> None:
-        dtype = {"index": "int32", "valid": "bool", "time": "float64"}.get(name, self.dtype)
+        dtype = {"index": "int32", "valid": "bool", "time": "float64"}.get(name, self._dtype)
         values: NDArray = rows.detach().to("cpu", getattr(torch, dtype)).numpy()
         if name not in self._arrays:
-            assert self.steps is not None
-            steps = max(self.steps, len(values)) if name in SENSORY else self.steps
-            shape = (self.samples, steps, *values.shape[1:])
-            apart = 2 if name in CURVES else None  # pictures show one head
-            self._arrays[name] = BlockWriter(new_array(self.group, name, shape, np.dtype(dtype).name, apart))
+            steps = max(self._steps, len(values)) if name in SENSORY else self._steps
+            shape = (self._samples, steps, *values.shape[1:])
+            apart = 2 if name in CURVES else None  # figures show one head
+            self._arrays[name] = BlockWriter(new_array(self._group, name, shape, np.dtype(dtype).name, apart))
         self._arrays[name].put(sample, step, values)
 
 
+def gate_means(names: Sequence[str], gates: Mapping[str, Tensor], valid: Tensor) -> Tensor:
+    """Means over keys by attention weight, and the effective number of "keys": [..., K] each -> [..., names].
+
+    `gates` has values by name, `weights` among them, which are zero where no key is `valid`.
+    """
+    weights = gates["weights"]
+    keys = torch.special.entr(weights.double()).sum(-1).exp() * valid.any(-1)
+    columns = [keys.to(weights.dtype) if name == "keys" else (weights * gates[name]).sum(-1) for name in names]
+    return torch.stack(columns, -1)
+
+
 def _runs(scene: Scene, rows: slice) -> Iterator[tuple[int, int, slice]]:
-    """Stretches of rows that follow each other in one sequence: sequence, first step, where in the rows."""
-    length = scene.queries.length
-    flat = torch.arange(rows.start, rows.stop)
-    if scene.queries.rows is not None:
-        flat = scene.queries.rows[rows].cpu()
+    """Consecutive rows of one sequence: the sequence, the first step, and the slice of the rows."""
+    length, kept = scene.queries.length, scene.queries.rows
+    flat = torch.arange(rows.start, rows.stop) if kept is None else kept[rows].cpu()
     breaks = ((flat.diff() != 1) | (flat[1:] % length == 0)).nonzero().squeeze(1) + 1
-    edges = [0, *breaks.tolist(), len(flat)]
-    for start, stop in itertools.pairwise(edges):
+    for start, stop in itertools.pairwise([0, *breaks.tolist(), len(flat)]):
         sample, step = divmod(int(flat[start]), length)
         yield sample, step, slice(start, stop)
 
@@ -207,5 +189,5 @@ def _blank(x: Tensor, valid: Tensor) -> Tensor:
 
 
 def _widen(x: Tensor, columns: int) -> Tensor:
-    """So many columns [n, H, K, ...] more, which hold nothing."""
+    """Append columns of zeros to [n, H, K, ...]."""
     return torch.cat([x, x.new_zeros(*x.shape[:2], columns, *x.shape[3:])], 2)

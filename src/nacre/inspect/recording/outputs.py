@@ -1,4 +1,4 @@
-"""What a model answers, step by step: in a recording, and again when something in it was silenced."""
+"""What a model answers, step by step."""
 
 import inspect
 from dataclasses import dataclass
@@ -11,31 +11,21 @@ from nacre.tasks.network import TaskNetwork
 
 @dataclass(frozen=True)
 class Outputs:
-    """Answers to some sequences.
+    """Answers to some sequences."""
 
-    Attributes:
-        curve: [B, T, O] answer at each step of the layer. Where a network answers once for a sequence, it is what
-            its read-out makes of the state of each step.
-        answer: [B, O] the answer to the whole sequence; None where each step has one.
-    """
-
+    # [B, T, O] at each step of the layer. Of a network that answers once, its read-out of the state of each step.
     curve: Tensor
-    answer: Tensor | None
+    answer: Tensor | None  # [B, O] to the whole sequence; None where each step has one
 
 
 @torch.no_grad()
 def outputs_of(model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor | None) -> Outputs:
-    """Run a model once.
+    """Run a model once on x [B, T, ...], stamps [B, T] and padding mask [B, T].
 
-    Args:
-        model: A layer, a model of the zoo, a task network, or any module that takes x and perhaps `time` and
-            `key_padding_mask`.
-        x: [B, T, ...].
-        time: [B, T] stamps.
-        padding: [B, T] bool.
+    The model is a task network, or any module that takes x and perhaps `time` and `key_padding_mask`.
     """
     if isinstance(model, TaskNetwork):
-        return _of_network(model, x, time, padding)
+        return from_tokens(model, *tokens_of(model, x, time, padding))
     known = inspect.signature(model.forward).parameters
     any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
     given = {"time": time, "key_padding_mask": padding}
@@ -46,16 +36,19 @@ def outputs_of(model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor
     return Outputs(y, None) if y.dim() == 3 else Outputs(y.unsqueeze(1), y)
 
 
-def _of_network(network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None) -> Outputs:
+@torch.no_grad()
+def tokens_of(
+    network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What a task network gives its layer."""
     if time is None:
         raise ValueError("a task network needs time; give stamps [batch, steps] in the unit of its data")
-    padding = torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding
-    return from_tokens(network, *network.tokens(x, time, padding))
+    return network.tokens(x, time, torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding)
 
 
 @torch.no_grad()
 def from_tokens(network: TaskNetwork, tokens: Tensor, time: Tensor, padding: Tensor) -> Outputs:
-    """Answers of a network to what its own `tokens` gave."""
+    """Answers of a network to its own tokens."""
     states: list[Tensor] = []
 
     def keep(module: nn.Module, given: object, y: Tensor) -> None:
@@ -70,15 +63,11 @@ def from_tokens(network: TaskNetwork, tokens: Tensor, time: Tensor, padding: Ten
 
 
 def spans_of(length: int, width: int, most: int) -> list[tuple[int, int]]:
-    """First moment and moment after the last, of batches of windows of one length each, as answers are scored.
+    """Batches of windows of equal length: first moment, and moment after the last.
 
-    What NAC finds in its search of keys depends on the padded length, so that padded windows would have other
-    answers. The first moments of a drive, which have fewer frames before them, come one by one.
-
-    Args:
-        length: Frames of the drive.
-        width: Frames of a window.
-        most: Windows of a batch, at most.
+    The drive has `length` frames, a window has `width`, and a batch has `most` windows at most. Which keys NAC
+    finds depends on the padded length, so padded windows would have other answers than those that were scored. The
+    first moments of a drive, which have fewer frames before them, come one by one.
 
     Example:
         >>> spans_of(10, 3, 4)
@@ -91,7 +80,7 @@ def spans_of(length: int, width: int, most: int) -> list[tuple[int, int]]:
 def windows_of(
     frames: Tensor, time: Tensor, first: int, stop: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The last frames at each of some moments of a drive, as a network for frames was trained on them.
+    """The last `width` frames at each moment from `first` to before `stop`, as a network was trained on them.
 
     Args:
         frames: [n, height, width, colours] of the drive.

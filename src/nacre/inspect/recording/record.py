@@ -3,19 +3,18 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
-import zarr
 from torch import Tensor, nn
 
-from nacre._util.checks import choice, time_stamps
-from nacre.inspect.recording.description import About
+from nacre._util.checks import choice
+from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import watching
 from nacre.inspect.recording.layer_writer import Detail, LayerWriter
 from nacre.inspect.recording.outputs import outputs_of
-from nacre.inspect.recording.recording import Recording, key_of
+from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.layer.attention import NAC
+from nacre.layer.inputs import time_stamps
 
 DTYPES = ("float32", "float16")
 
@@ -30,7 +29,7 @@ def record(
     dtype: str = "float32",
     detail: str = "pairs",
 ) -> Recording:
-    """Run a model once, in evaluation mode, and write what its NAC layers did to disk, in flat memory.
+    """Run a model once, in evaluation mode, and write what its NAC layers did to disk, in constant memory.
 
     What is written is what this very forward pass computed. In float32 it has the same bits.
 
@@ -66,7 +65,7 @@ def record(
     with RecordingWriter(Path(out), samples, model) as writer:
 
         def new(name: str, layer: NAC) -> LayerWriter:
-            return LayerWriter(new_group(writer, name), layer, dtype, Detail(detail), samples)
+            return LayerWriter(writer.new_layer(name), layer, dtype, Detail(detail), samples)
 
         with watching(model, new) as layers:
             y = outputs_of(model, x, time, key_padding_mask)
@@ -74,11 +73,11 @@ def record(
             layer.finish()
         curve = y.curve.shape[1]
         for sample in range(samples):
-            write_sample(writer, sample, x[sample], None if time is None else time[sample], steps)
+            writer.put_inputs(sample, x[sample], None if time is None else time[sample], steps)
             if key_padding_mask is not None:
                 writer.put("padding", sample, 0, key_padding_mask[sample].numpy(), steps)
             writer.put("output", sample, 0, y.curve[sample].float().numpy(), curve)
-        about = About(
+        about = Description(
             name=type(model).__name__,
             samples=tuple(f"sample {i}" for i in range(samples)),
             features=tuple(f"x{i}" for i in range(x.shape[2])),
@@ -86,17 +85,3 @@ def record(
         )
         writer.finish(about, {"x": [steps] * samples, "output": [curve] * samples})
     return Recording(out)
-
-
-def write_sample(writer: RecordingWriter, sample: int, x: Tensor, time: Tensor | None, steps: int) -> None:
-    """Write the inputs of a sample: x [T, ...] and stamps [T]; `steps` are those of the longest sample."""
-    values = x.detach().cpu()
-    writer.put("x", sample, 0, (values if values.dtype == torch.uint8 else values.float()).numpy(), steps)
-    stamps = np.arange(len(x), dtype=np.float64) if time is None else time.detach().double().cpu().numpy()
-    writer.put("time", sample, 0, stamps, steps)
-
-
-def new_group(writer: RecordingWriter, name: str) -> zarr.Group:
-    """A group for a layer; the order of layers is that of their first calls."""
-    writer.layers.append(name)
-    return writer.root.create_group(key_of(len(writer.layers) - 1, name))

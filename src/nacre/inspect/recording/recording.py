@@ -1,10 +1,9 @@
 """`Recording`: what `record` wrote, read piece by piece."""
 
 import os
-import re
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import zarr
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nacre._util.checks import choice
-from nacre.inspect.recording.block_writer import Arrays
-from nacre.inspect.recording.description import About
+from nacre.inspect.recording.arrays import Arrays, read_curve
+from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.layer_writer import SENSORY
-from nacre.inspect.recording.summaries import FACTOR, counts_of, level_name, summary
-from nacre.inspect.recording.writer import FORMAT, MODEL, STORE
+from nacre.inspect.recording.writer import FORMAT, MODEL, STORE, layer_key
 from nacre.io import load
 from nacre.layer.trace import BACKBONE
 from nacre.wiring.wiring import Wiring
@@ -25,7 +23,7 @@ GROUPS = (*SENSORY, *BACKBONE)
 
 
 class Recording:
-    """A recording on disk. Arrays are read when they are asked for, a piece at a time.
+    """A recording on disk. Arrays are read on demand, a piece at a time.
 
     Args:
         path: Directory that `record` wrote.
@@ -48,10 +46,11 @@ class Recording:
             attributes: dict[str, Any] = dict(root.attrs)
             self._arrays = Arrays(root)
             form = attributes["format"]
-            self.about = About.from_dict(attributes["about"])
+            self.about = Description.from_dict(attributes["about"])
             names: list[str] = attributes["layers"]
             self.layers = {
-                name: LayerRecording(name, _group(root, number, name)) for number, name in enumerate(names)
+                name: LayerRecording(name, cast(zarr.Group, root[layer_key(i, name)]))
+                for i, name in enumerate(names)
             }
             self._length: dict[str, list[int]] = attributes["length"]
             self.has_model = bool(attributes["model"])
@@ -66,6 +65,11 @@ class Recording:
     def samples(self) -> int:
         """How many samples there are."""
         return len(self.about.samples)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether the inputs are camera frames."""
+        return self.array("x").ndim == 5
 
     def model(self) -> nn.Module:
         """The model as it was recorded, in evaluation mode.
@@ -89,6 +93,15 @@ class Recording:
         """An array of the whole recording: "x", "time", "output", "truth" [B, T, ...] or "answer" [B, 1, O]."""
         return self._arrays[name]
 
+    def padding(self, sample: int) -> NDArray[np.bool_]:
+        """[T] steps of the input of a sample that are padding."""
+        length = self.length("x", sample)
+        return (
+            np.asarray(self.array("padding")[sample, :length], bool)
+            if self.has("padding")
+            else np.zeros(length, bool)
+        )
+
     def curve(self, name: str, sample: int, start: int, stop: int, points: int) -> tuple[NDArray, NDArray]:
         """Summaries of steps of "x" or "output"; see `LayerRecording.curve`."""
         choice("name", name, self._length)
@@ -99,17 +112,12 @@ class Recording:
 class LayerRecording:
     """What one layer did. H heads, D sensory neurons a head for each of query, key and value.
 
-    Args:
-        name: The layer's.
-        group: Where its arrays are.
-
     Attributes:
         name: The layer's.
         heads: Number of heads H.
         gates: Names of the columns of the array `gates`.
         sizes: Neurons of each group.
         shared: Whether all heads share one circuit.
-        wiring: Of the circuit.
     """
 
     def __init__(self, name: str, group: zarr.Group) -> None:
@@ -125,7 +133,7 @@ class LayerRecording:
 
     @cached_property
     def wiring(self) -> Wiring:
-        """The circuit's."""
+        """Wiring of the circuit."""
         return Wiring.from_dict(self._wiring)
 
     @cached_property
@@ -164,57 +172,18 @@ class LayerRecording:
     def curve(
         self, name: str, sample: int, head: int, start: int, stop: int, points: int
     ) -> tuple[NDArray, NDArray]:
-        """Summaries of steps, of which a picture can be drawn, however many there are.
+        """Summaries of the steps from `start` to before `stop`, at least about as many as `points`.
 
         Args:
             name: "states" or "gates".
-            sample: The sample.
-            head: The head.
+            sample: Number of the sample.
+            head: Number of the head.
             start: First step.
             stop: Step after the last one.
-            points: About how many summaries are wanted, at least.
+            points: A summary stands for several steps, if there are more steps than points.
 
         Returns:
-            First step of each summary [p], and its smallest, largest and mean [p, 3, columns]. All steps as they
-            are, if they are few enough.
+            First step of each summary [p], and its smallest, largest and mean [p, 3, columns].
         """
         length = self.length(sample)
         return read_curve(self._arrays, name, sample, start, min(stop, length), points, length, head)
-
-
-def key_of(number: int, name: str) -> str:
-    """Where the arrays of a layer are; by number and name, for two names may be alike but for odd characters."""
-    return f"layers/{number}-{re.sub(r'[^A-Za-z0-9_.#-]', '_', name)}"
-
-
-def _group(root: zarr.Group, number: int, name: str) -> zarr.Group:
-    group = root[key_of(number, name)]
-    assert isinstance(group, zarr.Group)
-    return group
-
-
-def read_curve(
-    arrays: Arrays,
-    name: str,
-    sample: int,
-    start: int,
-    stop: int,
-    points: int,
-    length: int,
-    head: int | None = None,
-) -> tuple[NDArray, NDArray]:
-    """See `LayerRecording.curve`; `length` is that of the sample."""
-    level, size = 0, max(1, (stop - start) // max(1, points))  # steps of a summary
-    while FACTOR ** (level + 1) <= size and level_name(name, level + 1) in arrays:
-        level += 1
-    unit = FACTOR**level
-    array = arrays[level_name(name, level)]
-    first, last = start // unit, -(-stop // unit)
-    place = (sample, slice(first, last), *([slice(None)] * (level > 0)), *([] if head is None else [head]))
-    rows = np.asarray(array[place], np.float32)
-    if level == 0:
-        rows = np.repeat(rows[:, None], 3, 1)
-    each = max(1, size // unit)
-    if each > 1:
-        rows = summary(rows, each, counts_of(length, level, first, len(rows)))
-    return np.arange(first, last, each) * unit, rows

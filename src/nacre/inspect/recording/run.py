@@ -11,46 +11,38 @@ from torch import Tensor
 
 from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset
-from nacre.inspect.recording.description import About
-from nacre.inspect.recording.drive import record_drives
+from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import layers_of, watching
-from nacre.inspect.recording.layer_writer import Detail, LayerWriter
-from nacre.inspect.recording.outputs import outputs_of
-from nacre.inspect.recording.record import new_group, write_sample
+from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY, Detail, LayerWriter
+from nacre.inspect.recording.outputs import outputs_of, spans_of, windows_of
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import load
 from nacre.layer.attention import NAC
+from nacre.layer.trace import BACKBONE, Trace, TraceBuilder
 from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
 from nacre.tasks.recipe import load_recipe
 from nacre.tasks.task import load_task
 
 FOLDER = "inspect"  # in the run
+AT_ONCE = 32  # moments of a drive
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A trained network and what it is shown.
+    """A trained network and the data that it is shown."""
 
-    Attributes:
-        title: Task, model, fold and seed.
-        network: The network.
-        data: The data set.
-        test: [m] sequences that it was tested on.
-        unit: What errors of numbers are measured in.
-    """
-
-    title: str
+    title: str  # task, model, fold and seed
     network: TaskNetwork
     data: Dataset
-    test: Tensor
-    unit: tuple[float, ...]
+    test: Tensor  # [m] sequences that it was tested on
+    unit: tuple[float, ...]  # what errors of numbers are measured in
 
-    def about(self, samples: list[str], window: int = 0) -> About:
-        """What a recording of it says of itself."""
+    def about(self, samples: list[str], window: int = 0) -> Description:
+        """Description of a recording of it."""
         data, metric = self.data, metric_of(self.data.kind)
-        return About(
+        return Description(
             name=self.title,
             samples=tuple(samples),
             features=data.features,
@@ -63,6 +55,10 @@ class Subject:
             better="higher" if metric.higher_is_better else "lower",
             unit=self.unit,
         )
+
+    def truth(self, y: Tensor) -> np.ndarray:
+        """True answers as they are recorded: classes, or numbers. `UNSCORED` or NaN where they are not scored."""
+        return y.numpy().astype(np.int64 if self.data.kind.has_classes else np.float32)
 
 
 def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
@@ -112,12 +108,9 @@ def record_run(
         run: Directory of a run.
         samples: How many sequences or drives, at most: the first ones of the test part.
         out: Where the recording goes; None for `inspect` in the run.
-        data_dir: Where data files lie; None for $NACRE_DATA, then the cache.
+        data_dir: Where data files are; None for $NACRE_DATA, then the cache.
         detail: What is kept of the neurons, as in `record`.
-        progress: Called with how much of how much is done.
-
-    Returns:
-        The recording.
+        progress: Called with how many sequences or moments are done, and how many there are.
     """
     whole("samples", samples, 1)
     choice("detail", detail, Detail)
@@ -126,7 +119,7 @@ def record_run(
     out = run / FOLDER if out is None else out
     tell = progress or (lambda done, of: None)
     if subject.network.frames:
-        record_drives(subject, samples, out, Detail(detail), tell)
+        _record_drives(subject, samples, out, Detail(detail), tell)
     else:
         _record_sequences(subject, subject.test[:samples], out, Detail(detail), tell)
     return Recording(out)
@@ -146,21 +139,21 @@ def _record_sequences(
 
             def observer(name: str, layer: NAC, sample: int = sample) -> LayerWriter:
                 if name not in layers:
-                    layers[name] = LayerWriter(new_group(writer, name), layer, "float32", detail, len(index))
+                    layers[name] = LayerWriter(writer.new_layer(name), layer, "float32", detail, len(index))
                 layers[name].first = sample
                 return layers[name]
 
             batch = data.batch(index[sample : sample + 1])
             with watching(network, observer):
                 y = outputs_of(network, batch.x, batch.time, None)
-            write_sample(writer, sample, batch.x[0], batch.time[0], longest)
+            writer.put_inputs(sample, batch.x[0], batch.time[0], longest)
             steps = max(curve) if done else y.curve.shape[1]
             curve[sample] = y.curve.shape[1]
             writer.put("output", sample, 0, y.curve[0].float().numpy(), steps)
             if y.answer is not None:
                 writer.put("answer", sample, 0, y.answer.float().numpy(), 1)
-            truth = _truth(data, batch.y[0])
-            writer.put("truth", sample, 0, truth, longest if data.kind.each_step else 1)
+            true, steps = (batch.y[0], longest) if data.kind.each_step else (batch.y, 1)
+            writer.put("truth", sample, 0, subject.truth(true), steps)
             tell(done + 1, len(index))
         for layer in layers.values():
             layer.finish()
@@ -168,7 +161,52 @@ def _record_sequences(
         writer.finish(subject.about(names), {"x": lengths, "output": curve})
 
 
-def _truth(data: Dataset, y: Tensor) -> np.ndarray:
-    """True answers [T or 1, ...]: classes, `UNSCORED` if not scored, or numbers, NaN if not scored."""
-    values = y.numpy() if data.kind.each_step else y.unsqueeze(0).numpy()
-    return values.astype(np.int64 if data.kind.has_classes else np.float32)
+def _record_drives(
+    subject: Subject, samples: int, out: Path, detail: Detail, tell: Callable[[int, int], None]
+) -> None:
+    """Record drives of the test part. The network sees the last frames at each moment."""
+    data, network = subject.data, subject.network
+    drives = data.group[subject.test].unique()[:samples].tolist()
+    moments = [(data.group == drive).nonzero().squeeze(1) for drive in drives]
+    lengths = [len(index) for index in moments]
+    longest, window = max(lengths), int(data.length.max())
+    layers: dict[str, LayerWriter] = {}
+    done = 0
+    with RecordingWriter(out, len(drives), network) as writer:
+        for sample, index in enumerate(moments):
+            rows = data.start[index] + data.length[index] - 1  # the last frame of each
+            frames, time = data.values[rows], data.time[rows]
+            writer.put_inputs(sample, frames, time, longest)
+            writer.put("truth", sample, 0, subject.truth(data.y[index]), longest)
+            for first, stop in spans_of(len(index), window, AT_ONCE):
+                x, stamps, padding, start = windows_of(frames, time, first, stop, window)
+                with watching(network, lambda name, layer: TraceBuilder()) as seen:
+                    y = outputs_of(network, x, stamps, padding)
+                assert y.answer is not None
+                writer.put("output", sample, first, y.answer.float().numpy(), longest)
+                for name, builder in seen.items():
+                    if name not in layers:
+                        layer = network.get_submodule(name)
+                        assert isinstance(layer, NAC)
+                        layers[name] = LayerWriter(writer.new_layer(name), layer, "float32", detail, len(drives))
+                        layers[name].describe(longest, window)
+                    part = _last(builder.trace(), padding, start)
+                    part["time"] = time[first:stop] - time[0]
+                    layers[name].put(sample, first, part)
+                    layers[name].put_sensory(sample, first, part)
+                done += stop - first
+                tell(done, sum(lengths))
+        for layer in layers.values():
+            layer.finish()
+        about = subject.about([data.groups[drive] for drive in drives], window)
+        writer.finish(about, {"x": lengths, "output": lengths})
+
+
+def _last(trace: Trace, padding: Tensor, start: Tensor) -> dict[str, Tensor]:
+    """What happened at the last frame of each window [n, H, ...]; keys are numbered by the frames of the drive."""
+    last = (~padding).sum(1) - 1  # [n]
+    row = torch.arange(len(last))
+    names = [*PAIR_GATES, *BACKBONE, *SENSORY, "index", "valid"]
+    part = {name: x[row, :, last] for name in names if (x := getattr(trace, name)) is not None}
+    part["index"] = (part["index"] + start.view(-1, 1, 1)).masked_fill(~part["valid"], 0)
+    return part

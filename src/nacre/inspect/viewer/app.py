@@ -14,21 +14,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from nacre.inspect.recording.arrays import summary
 from nacre.inspect.recording.recording import Recording
-from nacre.inspect.recording.summaries import summary
-from nacre.inspect.viewer.lesions import Busy, Lesions, read_lesions
+from nacre.inspect.viewer.lesions import LesionQueue, TooManyRequests, read_lesions
 from nacre.inspect.viewer.query import MOST_STEPS, BadRequest, Query
-from nacre.inspect.viewer.request_checks import LARGEST_BODY, Gate
-from nacre.inspect.viewer.source import Source, plain
+from nacre.inspect.viewer.request_checks import LARGEST_BODY, RequestChecker
+from nacre.inspect.viewer.source import ViewerSource, plain
 
 SCRIPTS = ("theme.js", "source.js", "chart.js", "circuit.js", "view.js", "save.js", "main.js")
-_PATIENCE = 10.0  # seconds for the body of a request
-_ANSWERS = 32  # outputs of a lesioned model that are told: more than a chart shows, for the table beside it
-_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-}
+_BODY_TIMEOUT = 10.0  # seconds
+_ANSWERS = 32  # outputs of a lesioned model in an answer: more than a chart shows, for the table beside it
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 def page_file(name: str) -> str:
@@ -36,32 +32,28 @@ def page_file(name: str) -> str:
     return files("nacre.inspect.viewer").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Gate:
-    """The viewer of one recording, or of two to compare.
-
-    Args:
-        recordings: What is shown.
-        hosts: Names besides addresses that requests may call the server by.
+def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> RequestChecker:
+    """The viewer of one recording, or of two to compare. `hosts` are names that a Host header may have.
 
     Example:
         >>> recording = nacre.inspect.record(NAC(8, 2), torch.randn(1, 20, 8), out=tmp / "seen")
         >>> app = make_app([recording])  # for uvicorn, or any server of ASGI applications
     """
-    sources = [Source(recording) for recording in recordings]
-    lesions = Lesions()
-    # All files that can be fetched are held here under their names: no path is ever made from a request.
+    sources = [ViewerSource(recording) for recording in recordings]
+    lesions = LesionQueue()
+    # All files that can be fetched are in memory by name: no path is ever made from a request.
     names = {f"/page/{name}": name for name in ("style.css", *SCRIPTS)} | {"/": "index.html"}
     pages = {path: (page_file(name), _TYPES[name.rpartition(".")[2]]) for path, name in names.items()}
 
     def page(request: Request) -> Response:
         text, kind = pages[request.scope["route"].path]
-        return Response(text, media_type=kind)
+        return Response(text, media_type=kind)  # of which starlette says that it is UTF-8
 
     def about(request: Request) -> Response:
         return JSONResponse({"runs": [source.about() for source in sources]})
 
     def answer(tell: Callable[[Query], Any]) -> Callable[[Request], Response]:
-        """An endpoint that checks where a request points and answers in JSON; it runs in a thread."""
+        """An endpoint that checks the parameters and answers in JSON; it runs in a thread."""
 
         def endpoint(request: Request) -> Response:
             return JSONResponse(tell(Query.read(sources, request.query_params.multi_items())))
@@ -70,7 +62,7 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Ga
 
     def frame(request: Request) -> Response:
         q = Query.read(sources, request.query_params.multi_items())
-        if q.source.recording.array("x").ndim != 5:
+        if not q.source.recording.has_frames:
             raise BadRequest("this recording has no frames")
         step = q.number("step", 0, q.source.recording.length("x", q.sample) - 1)
         return Response(q.source.frame(q.sample, step), media_type="image/png")
@@ -80,7 +72,7 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Ga
             raise HTTPException(415, "lesions come as application/json")
         q = Query.read(sources, request.query_params.multi_items())
         try:
-            data = json.loads(await asyncio.wait_for(_body(request), _PATIENCE))
+            data = json.loads(await asyncio.wait_for(_body(request), _BODY_TIMEOUT))
         except (ValueError, RecursionError):
             raise BadRequest("lesions are not JSON") from None
         except (ClientDisconnect, TimeoutError):
@@ -92,10 +84,10 @@ def make_app(recordings: Sequence[Recording], hosts: tuple[str, ...] = ()) -> Ga
     routes += [Route("/api/about", about, methods=["GET"]), Route("/api/frame", frame, methods=["GET"])]
     routes += [Route(f"/api/{name}", answer(tell), methods=["GET"]) for name, tell in _READS.items()]
     routes.append(Route("/api/lesion", lesion, methods=["POST"]))
-    refusals = {BadRequest: _bad, Busy: _busy, HTTPException: _refused}
-    app = Starlette(routes=routes, exception_handlers=refusals)
+    refused = (BadRequest, TooManyRequests, HTTPException)
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(refused, _refuse))
     app.router.redirect_slashes = False
-    return Gate(app, hosts)
+    return RequestChecker(app, hosts)
 
 
 async def _body(request: Request) -> bytes:
@@ -107,23 +99,17 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-def _curves(q: Query) -> dict[str, Any]:
-    return q.source.curves(q.sample, q.layer, q.head, *q.window(), q.points())
-
-
 def _neuron(q: Query) -> dict[str, Any]:
     column = q.number("column", 0, len(q.source.recording.layers[q.layer].neurons) - 1)
     return q.source.neuron(q.sample, q.layer, q.head, column, *q.window(), q.points())
 
 
 def _steps(q: Query) -> dict[str, Any]:
-    return {
-        **q.source.steps(q.sample, q.layer, q.head, *q.window(MOST_STEPS)),
-        "answer": q.source.answer(q.sample),
-    }
+    steps = q.source.steps(q.sample, q.layer, q.head, *q.window(MOST_STEPS))
+    return steps | {"answer": q.source.answer(q.sample)}
 
 
-def _lesioned(lesions: Lesions, q: Query, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
+def _lesioned(lesions: LesionQueue, q: Query, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
     """Outputs and gates of a lesioned model, over the same window and in the same form as `curves`."""
     start, stop = q.window()
     size = max(1, (stop - start) // q.points())
@@ -148,22 +134,13 @@ def _lesioned(lesions: Lesions, q: Query, wanted: Any) -> dict[str, Any]:  # noq
 _READS: dict[str, Callable[[Query], Any]] = {
     "circuit": lambda q: q.source.circuit(q.layer, q.head),
     "spread": lambda q: q.source.spread(q.sample, q.layer, q.head),
-    "curves": _curves,
+    "curves": lambda q: q.source.curves(q.sample, q.layer, q.head, *q.window(), q.points()),
     "neuron": _neuron,
     "steps": _steps,
 }
 
 
-def _bad(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 400)
-
-
-def _busy(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "too many lesions are asked for at once; try again in a moment"}, 503)
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 400
-    detail = error.detail if isinstance(error, HTTPException) else "bad request"
-    headers = error.headers if isinstance(error, HTTPException) else None
-    return JSONResponse({"error": detail}, status, headers)
+def _refuse(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    return JSONResponse({"error": str(error)}, 503 if isinstance(error, TooManyRequests) else 400)

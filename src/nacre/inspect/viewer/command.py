@@ -1,4 +1,4 @@
-"""`nacre view`: open runs, record them if need be, and serve the page. Needs starlette and uvicorn."""
+"""`nacre view`: open runs, record them if necessary, and serve the page. Needs starlette and uvicorn."""
 
 import asyncio
 import socket
@@ -20,32 +20,21 @@ from nacre.inspect.recording.writer import STORE
 from nacre.inspect.viewer.app import make_app
 from nacre.inspect.viewer.report import write_report
 
-_PATIENCE = 10.0  # seconds for a request header
+_HEADER_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What to show, and where.
+    """What to show, and where."""
 
-    Attributes:
-        runs: One run or recording, or two to compare.
-        samples: Sequences or drives to record, where a run has no recording yet.
-        again: Whether runs are recorded anew.
-        host: Address to listen on; the default can be reached from this machine only.
-        port: Port; 0 takes a free one.
-        data_dir: Where data files lie.
-        export: A file to write the page to, instead of serving it.
-        sample: Sample that the file shows.
-    """
-
-    runs: Sequence[Path]
-    samples: int = 8
-    again: bool = False
-    host: str = "127.0.0.1"
-    port: int = 8765
+    runs: Sequence[Path]  # one run or recording, or two to compare
+    samples: int = 8  # sequences or drives to record, where a run has no recording yet
+    again: bool = False  # whether runs are recorded anew
+    host: str = "127.0.0.1"  # address to listen on; the default can be reached from this machine only
+    port: int = 8765  # 0 takes a free one
     data_dir: Path | None = None
-    export: Path | None = None
-    sample: int = 0
+    export: Path | None = None  # a file to write the page to, instead of serving it
+    sample: int = 0  # sample that the file shows
 
 
 def view(options: ViewOptions) -> None:
@@ -67,9 +56,8 @@ def view(options: ViewOptions) -> None:
         write_report(recordings, options.export, options.sample)
         console.print(f"wrote {options.export}")
         return
-    serve(
-        make_app(recordings, (options.host,)), options.host, options.port, lambda at: console.print(f"open {at}")
-    )
+    app = make_app(recordings, (options.host,))
+    serve(app, options.host, options.port, lambda address: console.print(f"open {address}"))
 
 
 def open_recording(
@@ -78,44 +66,35 @@ def open_recording(
     """The recording of a run, made first if there is none; or a recording itself."""
     if (run / STORE).is_dir():
         return Recording(run)
-    model = run / "model" / "model.json"
-    made = run / FOLDER / STORE
+    model, made = run / "model" / "model.json", run / FOLDER / STORE
     if made.is_dir() and not again and (not model.exists() or made.stat().st_mtime >= model.stat().st_mtime):
         return Recording(run / FOLDER)
     with bars(console) as progress:
         bar = progress.add_task(f"recording {run}", total=None, loss="")
-        return record_run(
-            run,
-            samples,
-            data_dir=data_dir,
-            progress=lambda done, of: progress.update(bar, completed=done, total=of),
-        )
+
+        def tell(done: int, of: int) -> None:
+            progress.update(bar, completed=done, total=of)
+
+        return record_run(run, samples, data_dir=data_dir, progress=tell)
 
 
-class PromptHttp(H11Protocol):
-    """HTTP for clients that come to the point: a connection without a whole request header soon ends."""
+class TimeoutHttp(H11Protocol):
+    """HTTP with a timeout for the header of the first request."""
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401  as uvicorn has it
         """A client has connected."""
         super().connection_made(transport)
-        self.loop.call_later(_PATIENCE, self._give_up)
+        self.loop.call_later(_HEADER_TIMEOUT, self._close_if_idle)
 
-    def _give_up(self) -> None:
+    def _close_if_idle(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.close()
 
 
 def serve(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C.
-
-    Args:
-        app: From `make_app`.
-        host: Address to listen on.
-        port: Port; 0 takes a free one.
-        ready: Called with the address of the page once it can be opened.
-    """
+    """Serve until Ctrl-C; `ready` is called with the address of the page once it can be opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sends small answers at once instead of waiting for more.
+    # With the protocol named, asyncio sets TCP_NODELAY: small answers are sent at once.
     with closing(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -126,7 +105,7 @@ def serve(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> N
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http=PromptHttp,
+                http=TimeoutHttp,
                 log_level="error",
                 access_log=False,
                 server_header=False,

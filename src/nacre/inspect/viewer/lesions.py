@@ -1,4 +1,4 @@
-"""Lesions on request: one model at work at a time, few that wait, and what was found is kept for a while."""
+"""Lesions on request: one model runs at a time, few requests wait, and the latest answers are cached."""
 
 import threading
 from collections import OrderedDict
@@ -10,24 +10,27 @@ from nacre.inspect.analysis.lesion import Lesion
 from nacre.inspect.analysis.rerun import Rerun
 from nacre.inspect.recording.recording import GROUPS, LayerRecording
 from nacre.inspect.viewer.query import BadRequest
-from nacre.inspect.viewer.source import Source
+from nacre.inspect.viewer.source import ViewerSource
 
 MOST = 64  # lesions of a request
 MOST_STEPS = 200_000
-_WAITING = 16
-_PATIENCE = 60.0  # seconds until a waiting request gives up
-_KEPT = 4
+_WAITING = 16  # requests
+_TIMEOUT = 60.0  # seconds that a request waits
+_CACHED = 4  # answers
 
 Answer = tuple["Tensor", "Tensor | None", "Tensor"]
 """Outputs [T, O], answer [O] to the sample, gates [T, H, gates]."""
 
 
-class Busy(Exception):
-    """Too many ask at once."""
+class TooManyRequests(Exception):
+    """The queue is full."""
+
+    def __init__(self) -> None:
+        super().__init__("too many lesions are asked for at once; try again in a moment")
 
 
-class Lesions:
-    """Answers of lesioned models."""
+class LesionQueue:
+    """Answers of lesioned models, one request at a time."""
 
     def __init__(self) -> None:
         self._waiting = threading.BoundedSemaphore(_WAITING)
@@ -35,12 +38,12 @@ class Lesions:
         self._reruns: OrderedDict[tuple[int, int], Rerun] = OrderedDict()
         self._answers: OrderedDict[tuple[Any, ...], Answer] = OrderedDict()
 
-    def ask(self, source: Source, sample: int, layer: str, lesions: tuple[Lesion, ...]) -> Answer:
-        """What a model says with these lesions.
+    def ask(self, source: ViewerSource, sample: int, layer: str, lesions: tuple[Lesion, ...]) -> Answer:
+        """Answers of the model with these lesions.
 
         Raises:
             BadRequest: If the recording holds no model, is too long, or the model has no such neurons.
-            Busy: If too many ask at once.
+            TooManyRequests: If too many requests wait, or this one has waited too long.
         """
         recording = source.recording
         if not recording.has_model:
@@ -48,10 +51,10 @@ class Lesions:
         if recording.length("x", sample) > MOST_STEPS:
             raise BadRequest(f"a sample for lesions has {MOST_STEPS} steps at most")
         if not self._waiting.acquire(blocking=False):
-            raise Busy
+            raise TooManyRequests
         try:
-            if not self._working.acquire(timeout=_PATIENCE):
-                raise Busy
+            if not self._working.acquire(timeout=_TIMEOUT):
+                raise TooManyRequests
             try:
                 return self._answer(source, sample, layer, lesions)
             finally:
@@ -59,37 +62,34 @@ class Lesions:
         finally:
             self._waiting.release()
 
-    def _answer(self, source: Source, sample: int, layer: str, lesions: tuple[Lesion, ...]) -> Answer:
+    def _answer(self, source: ViewerSource, sample: int, layer: str, lesions: tuple[Lesion, ...]) -> Answer:
         key = (id(source), sample, layer, frozenset(lesions))
         if key not in self._answers:
-            rerun = _keep(self._reruns, (id(source), sample), lambda: Rerun(source.recording, sample), 1)
+            rerun = _cached(self._reruns, (id(source), sample), lambda: Rerun(source.recording, sample), 1)
             try:
                 outputs = rerun.outputs(lesions)
                 gates = rerun.gates(lesions, layer)
             except ValueError as error:
                 raise BadRequest(str(error)) from None
             answer = None if outputs.answer is None else outputs.answer[0]
-            _keep(self._answers, key, lambda: (outputs.curve[0], answer, gates), _KEPT)
+            _cached(self._answers, key, lambda: (outputs.curve[0], answer, gates), _CACHED)
         return self._answers[key]
 
 
-def _keep(kept: OrderedDict, key: Any, make: Any, most: int) -> Any:  # noqa: ANN401
-    """What is kept under a key, made if it is not there; the oldest go."""
-    if key not in kept:
-        while len(kept) >= most:
-            kept.popitem(last=False)
-        kept[key] = make()
-    kept.move_to_end(key)
-    return kept[key]
+def _cached(cache: OrderedDict, key: Any, make: Any, most: int) -> Any:  # noqa: ANN401
+    """A value from a cache that holds the latest few."""
+    if key not in cache:
+        while len(cache) >= most:
+            cache.popitem(last=False)
+        cache[key] = make()
+    cache.move_to_end(key)
+    return cache[key]
 
 
 def read_lesions(data: object, layer: LayerRecording) -> tuple[Lesion, ...]:
     """Lesions of a request: [{"group": "command", "index": 3, "head": 0}, ...].
 
     `index` may be missing for a whole group, `head` for all heads; `target` {"group", "index"} makes it a synapse.
-
-    Raises:
-        BadRequest: If that is not what came.
     """
     if not isinstance(data, list) or not 1 <= len(data) <= MOST:
         raise BadRequest(f"lesions must be a list of 1 to {MOST}")
@@ -103,15 +103,15 @@ def _lesion(data: object, layer: LayerRecording) -> Lesion:
     head = data.get("head")
     if head is not None and (type(head) is not int or not 0 <= head < layer.heads):
         raise BadRequest(f"head must be from 0 to {layer.heads - 1}")
-    target = data.get("target")
+    target, end = data.get("target"), None
     if target is not None:
         if not isinstance(target, dict) or set(target) != {"group", "index"}:
             raise BadRequest("target has group and index")
         to, place = _neuron(target, layer)
         if index is None or place is None:
             raise BadRequest("a synapse leads from one neuron to one neuron; give both indices")
-        return Lesion(group, index, head, (to, place), layer=layer.name.partition("#")[0])
-    return Lesion(group, index, head, layer=layer.name.partition("#")[0])
+        end = (to, place)
+    return Lesion(group, index, head, end, layer=layer.name.partition("#")[0])
 
 
 def _neuron(data: dict[Any, Any], layer: LayerRecording) -> tuple[str, int | None]:

@@ -1,14 +1,11 @@
-"""The parameters of a request, each with the numbers that it may have."""
-
-from __future__ import annotations
+"""The parameters of a request, with the range of each."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Self
 
-if TYPE_CHECKING:
-    from nacre.inspect.viewer.source import Source
+from nacre.inspect.viewer.source import ViewerSource
 
 MOST_POINTS = 4000
 MOST_STEPS = 256  # of which a request gets every neuron
@@ -17,14 +14,14 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class BadRequest(ValueError):
-    """What was wrong with a request, for the one who asked."""
+    """A request that is refused; the message goes to the client."""
 
 
 @dataclass(frozen=True)
 class Query:
     """What a request asks for: a run, one of its samples, one of its layers, one of its heads."""
 
-    source: Source
+    source: ViewerSource
     sample: int
     layer: str
     head: int
@@ -32,15 +29,11 @@ class Query:
     numbers: Mapping[str, str]
 
     @classmethod
-    def read(cls, sources: Sequence[Source], given: Sequence[tuple[str, str]]) -> Query:
-        """Check where a request points.
-
-        Args:
-            sources: The runs.
-            given: Names and values of its parameters.
+    def read(cls, sources: Sequence[ViewerSource], given: Sequence[tuple[str, str]]) -> Self:
+        """Check the parameters of a request, which come as names and values.
 
         Raises:
-            BadRequest: If there is no such place, or a parameter is unknown or comes twice.
+            BadRequest: If a number is out of range, or a parameter is unknown or comes twice.
         """
         numbers = dict(given)
         unknown = sorted(set(numbers) - set(_NAMES))
@@ -70,7 +63,7 @@ class Query:
         return start, stop
 
     def points(self) -> int:
-        """About how many points a curve is to have."""
+        """About how many points a curve has."""
         return self.number("points", 1, MOST_POINTS, default=800)
 
 
@@ -78,7 +71,7 @@ def number(numbers: Mapping[str, str], name: str, low: int, high: int, default: 
     """A whole number from low to high.
 
     Raises:
-        BadRequest: If it is missing and has no default, is no number, or lies elsewhere.
+        BadRequest: If it is missing and has no default, is no number, or out of range.
     """
     text = numbers.get(name)
     if text is None:

@@ -13,22 +13,17 @@ from nacre._util.checks import whole
 from nacre._util.files import write_atomic
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.viewer.app import SCRIPTS, page_file
-from nacre.inspect.viewer.source import Source, plain
+from nacre.inspect.viewer.source import ViewerSource, plain
 
-MOST_STEPS = 400  # of which a report has every neuron
-_NEAR = 8  # steps between two shown ones that are worth reading along
+MOST_STEPS = 400  # of a sample
+_NEAR = 8  # steps between two shown ones up to which they are read in blocks
 _BLOCK = 64  # shown steps that are read at a time
 
 
 def write_report(recordings: Sequence[Recording], path: Path, sample: int = 0) -> None:
-    """Write the page with one sample of each recording, whole or not at all.
+    """Write the page with one sample of one recording, or of two to compare, atomically.
 
     A longer sample is thinned out to `MOST_STEPS` steps, evenly; the report says so.
-
-    Args:
-        recordings: One, or two to compare.
-        path: An HTML file.
-        sample: Which sample.
 
     Raises:
         ValueError: If there is no such sample, or the file is not called .html.
@@ -53,10 +48,10 @@ def write_report(recordings: Sequence[Recording], path: Path, sample: int = 0) -
 
 
 def report_data(recordings: Sequence[Recording], sample: int) -> dict[str, Any]:
-    """What the page asks a server for, of one sample."""
+    """All data of one sample that the page would ask a server for."""
     runs, heads, frames = [], {}, []
     for run, recording in enumerate(recordings):
-        source = Source(recording)
+        source = ViewerSource(recording)
         about = source.about()
         about["samples"] = [about["samples"][sample]]
         about["lesions"] = False
@@ -71,7 +66,8 @@ def report_data(recordings: Sequence[Recording], sample: int) -> dict[str, Any]:
         if longest > MOST_STEPS:
             about["name"] += f" ({len(_shown(longest))} of its {longest:,} steps)"
         runs.append(about)
-        frames.append(_frames(source, sample, shown[0]) if about["frames"] else [])
+        images = [source.frame(sample, int(step)) for step in shown[0]] if about["frames"] else []
+        frames.append([f"data:image/png;base64,{base64.b64encode(image).decode()}" for image in images])
     return {"about": {"runs": runs}, "heads": heads, "frames": frames}
 
 
@@ -80,7 +76,7 @@ def _shown(length: int) -> NDArray[np.int64]:
     return np.arange(0, length, -(-length // MOST_STEPS))
 
 
-def _head(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.int64]) -> dict[str, Any]:
+def _head(source: ViewerSource, sample: int, layer: str, head: int, steps: NDArray[np.int64]) -> dict[str, Any]:
     lists = _steps(source, sample, layer, head, steps)
     states = np.nan_to_num(np.array(lists.pop("states"), np.float64))  # [steps, neurons]; None becomes NaN
     low, high = states.min(0), states.max(0)
@@ -88,22 +84,23 @@ def _head(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.
     small = np.round(255 * (states - low) / width).astype(np.uint8)
     # The frames of a report are numbered by its own steps.
     lists["inputStep"] = list(range(len(steps)))
-    curves = {"gates": _curve(lists["time"], lists["gates"]), "output": _curve(lists["time"], lists["output"])}
-    if "input" in lists:
-        curves["input"] = _curve(lists["time"], lists["input"])
     return {
         "circuit": source.circuit(layer, head),
         "spread": source.spread(sample, layer, head),
         "low": plain(low),
         "high": plain(high),
         "states": base64.b64encode(small.tobytes()).decode(),
-        "curves": curves,
+        "curves": {
+            name: _curve(lists["time"], lists[name]) for name in ("gates", "output", "input") if name in lists
+        },
         "steps": {"truth": None, **lists, "answer": source.answer(sample)},
     }
 
 
-def _steps(source: Source, sample: int, layer: str, head: int, steps: NDArray[np.int64]) -> dict[str, list[Any]]:
-    """What `Source.steps` tells of these steps; read in blocks where they lie near each other."""
+def _steps(
+    source: ViewerSource, sample: int, layer: str, head: int, steps: NDArray[np.int64]
+) -> dict[str, list[Any]]:
+    """`ViewerSource.steps` of these steps; read in blocks where they are near each other."""
     gap = int(steps[1] - steps[0]) if len(steps) > 1 else 1
     size = _BLOCK if gap <= _NEAR else 1
     found: dict[str, list[Any]] = {}
@@ -119,9 +116,3 @@ def _steps(source: Source, sample: int, layer: str, head: int, steps: NDArray[np
 def _curve(time: list[float], rows: list[list[float | None]]) -> dict[str, Any]:
     columns = [{"mean": list(column)} for column in zip(*rows, strict=True)]
     return {"step": list(range(len(time))), "time": time, "columns": columns}
-
-
-def _frames(source: Source, sample: int, steps: NDArray[np.int64]) -> list[str]:
-    return [
-        f"data:image/png;base64,{base64.b64encode(source.frame(sample, int(step))).decode()}" for step in steps
-    ]

@@ -1,4 +1,4 @@
-"""Who may talk to the viewer, and what every answer says to the browser."""
+"""Checks of every request, against DNS rebinding, CSRF and large requests; security headers of every answer."""
 
 import re
 
@@ -24,30 +24,24 @@ _HEADERS = {
 }
 
 
-class Gate:
-    """Lets requests through that name this machine by its address and come from no page but its own.
+class RequestChecker:
+    """ASGI middleware that checks requests: their Host must be an address or known, their origin the page itself.
 
-    Args:
-        app: What lies behind.
-        hosts: Further names that the server was told to listen on.
+    `hosts` are names that the server was told to listen on.
     """
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = ()) -> None:
         self._app, self._hosts = app, tuple(name.lower() for name in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on."""
+        """Refuse a request, or pass it on."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # a WebSocket: nobody here speaks that
+        if scope["type"] != "http":  # a WebSocket
             await send({"type": "websocket.close", "code": 1003})
             return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await refusal(scope, receive, _with_headers(send))
-            return
-        await self._app(scope, receive, _with_headers(send))
+        await (self._refusal(scope) or self._app)(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers: dict[str, list[str]] = {}
@@ -58,9 +52,8 @@ class Gate:
             return PlainTextResponse(
                 "The Host header names another machine; open the address that nacre view printed.\n", 400
             )
-        if any(not _same_origin(origin, hosts[0]) for origin in headers.get("origin", [])):
-            return PlainTextResponse("Other web pages may not ask.\n", 403)
-        if headers.get("sec-fetch-site", ["none"])[0] not in ("none", "same-origin"):
+        foreign = any(origin != f"http://{hosts[0]}" for origin in headers.get("origin", []))
+        if foreign or headers.get("sec-fetch-site", ["none"])[0] not in ("none", "same-origin"):
             return PlainTextResponse("Other web pages may not ask.\n", 403)
         length = headers.get("content-length", ["0"])[0]
         if not length.isascii() or not length.isdigit() or int(length[:12]) > LARGEST_BODY:
@@ -75,10 +68,6 @@ class Gate:
             return False
         name = (found["address"] or found["name"]).lower()
         return is_address(name) or name in self._hosts
-
-
-def _same_origin(origin: str, host: str) -> bool:
-    return origin == f"http://{host}"
 
 
 def _with_headers(send: Send) -> Send:

@@ -1,4 +1,4 @@
-"""`Source`: what the viewer shows of a recording, as plain data. The server and the report both ask it."""
+"""`ViewerSource`: what the viewer shows of a recording, as plain data, for the server and the report."""
 
 import functools
 import math
@@ -9,25 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nacre.inspect.recording.hooks import layers_of
+from nacre.inspect.analysis.strengths import head_weights
 from nacre.inspect.recording.recording import GROUPS, Recording
 from nacre.layer.trace import BACKBONE
 
 SHOWN = 8  # inputs and outputs that a chart has room for
 _STAMP_DIGITS = 14  # stamps may be large, and their differences small
-_MOST_DIGITS = 290  # behind the point, that numpy can round to
+_MOST_DIGITS = 290  # decimal places that numpy can round to
 
 
-class Source:
-    """A recording, asked by the page.
-
-    Args:
-        recording: What is shown.
-    """
+class ViewerSource:
+    """A recording, as data for the page."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        # Each source has caches of its own, which end with it.
+        # Caches of the instance, which are freed with it.
         self._times = functools.lru_cache(8)(self._read_times)
         self.circuit = functools.lru_cache(32)(self._circuit)
 
@@ -41,7 +37,7 @@ class Source:
             "outputs": list(about.outputs),
             "classes": about.classes,
             "once": about.once,
-            "frames": recording.array("x").ndim == 5,
+            "frames": recording.has_frames,
             "timeUnit": about.time_unit,
             "lesions": recording.has_model,
             "layers": [
@@ -58,25 +54,15 @@ class Source:
         }
 
     def _circuit(self, layer: str, head: int) -> dict[str, Any]:
-        """Synapses of a head: columns of the neurons that speak and hear, and weights; strongest first."""
+        """Synapses of a head, strongest first: columns of source and target neurons, and weights."""
         seen = self.recording.layers[layer]
-        if self.recording.has_model:
-            net = layers_of(self.recording.model())[layer.partition("#")[0]]
-            own = 0 if seen.shared else head
-            inputs = net.backbone.weights.drive()[0][own].detach().numpy()  # [2D, N]
-            between = net.backbone.weights.recurrent()[own].detach().numpy()  # [N, N]
-        else:
-            inputs, between = seen.wiring.input_adjacency, seen.wiring.adjacency
-        first = {group: seen.column(group, 0) for group in GROUPS if seen.sizes[group]}
+        table = np.concatenate(head_weights(self.recording, seen, head))  # [2D + N, N]
+        neurons = [neuron for group in BACKBONE for neuron in seen.wiring.group(group)]
         column = np.zeros(seen.wiring.num_neurons, int)
-        for group in BACKBONE:
-            ids = list(seen.wiring.group(group))
-            column[ids] = first.get(group, 0) + np.arange(len(ids))
-        # Queries and keys lie side by side in the inputs and in the columns.
-        parts = [(np.nonzero(inputs), inputs, lambda i: i), (np.nonzero(between), between, lambda i: column[i])]
-        source = np.concatenate([to(rows) for (rows, _), _, to in parts])
-        target = np.concatenate([column[columns] for (_, columns), _, _ in parts])
-        weight = np.concatenate([table[place] for place, table, _ in parts])
+        column[neurons] = 3 * seen.sizes["query"] + np.arange(len(neurons))  # after query, key and value
+        rows, columns = np.nonzero(table)
+        source = np.concatenate([np.arange(2 * seen.sizes["query"]), column])[rows]
+        target, weight = column[columns], table[rows, columns]
         order = np.argsort(-np.abs(weight), kind="stable")
         return {
             "source": source[order].tolist(),
@@ -97,7 +83,7 @@ class Source:
         }
         at, curve = recording.curve("output", sample, start, stop, points)
         result["output"] = {**_axis(at, time), "columns": _columns(curve, range(min(SHOWN, curve.shape[-1])))}
-        if recording.array("x").ndim == 3:
+        if not recording.has_frames:
             first, last = int(step_of[start]), int(step_of[stop - 1]) + 1
             at, curve = recording.curve("x", sample, first, last, points)
             result["input"] = {
@@ -142,7 +128,7 @@ class Source:
             "output": plain(_rows(recording, "output", sample, start, stop)),
             "truth": self._truth(sample, given),
         }
-        if recording.array("x").ndim == 3:
+        if not recording.has_frames:
             x = np.asarray(recording.array("x")[sample, int(given[0]) : int(given[-1]) + 1])
             answer["input"] = plain(x[given - given[0]])
         return answer
@@ -154,7 +140,7 @@ class Source:
         return plain(np.asarray(self.recording.array("answer")[sample, 0]))
 
     def frame(self, sample: int, step: int) -> bytes:
-        """The picture that was seen at a step, as a PNG file."""
+        """The frame that was seen at a step, as a PNG file."""
         return to_png(np.asarray(self.recording.array("x")[sample, step]))
 
     def _truth(self, sample: int, given: NDArray[np.int64]) -> list[Any] | None:
@@ -167,31 +153,21 @@ class Source:
         return plain(rows[given - given[0]])
 
     def _read_times(self, sample: int, layer: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Stamps [T] of a layer's steps, and which step of the input is the last one that each can know."""
+        """Stamps [T] of a layer's steps, and for each the last step of the input that is not later."""
         seen = self.recording.layers[layer]
         time, stamps = seen.time(sample), self._stamps(sample)
-        if len(time) <= len(stamps) and (len(time) == self._valid(sample) or not seen.has("time")):
+        valid = int(np.flatnonzero(~self.recording.padding(sample))[-1]) + 1  # without padding at the end
+        if len(time) <= len(stamps) and (len(time) == valid or not seen.has("time")):
             return stamps[: len(time)], np.arange(len(time))  # step for step; several may have one stamp
         place = np.searchsorted(stamps, time - time[0], side="right") - 1
         return time - time[0], place.clip(0, len(stamps) - 1)
 
     def _stamps(self, sample: int) -> NDArray[np.float64]:
         """Stamps [T] of the input, from the first step on that is not padding."""
-        length = self.recording.length("x", sample)
-        stamps = np.asarray(self.recording.array("time")[sample, :length])
-        padding = self._padding(sample)
+        padding = self.recording.padding(sample)
+        stamps = np.asarray(self.recording.array("time")[sample, : len(padding)])
         first = stamps[~padding][0] if not padding.all() else 0.0
         return np.where(padding, 0.0, stamps - first)
-
-    def _padding(self, sample: int) -> NDArray[np.bool_]:
-        length = self.recording.length("x", sample)
-        if not self.recording.has("padding"):
-            return np.zeros(length, bool)
-        return np.asarray(self.recording.array("padding")[sample, :length], bool)
-
-    def _valid(self, sample: int) -> int:
-        """Steps of the input up to the last one that is not padding."""
-        return int(np.flatnonzero(~self._padding(sample))[-1]) + 1
 
 
 def _rows(recording: Recording, name: str, sample: int, start: int, stop: int) -> NDArray:
@@ -216,12 +192,7 @@ def _columns(curve: NDArray, which: range | list[int]) -> list[dict[str, Any]]:
 
 
 def plain(values: Any, digits: int = 6) -> Any:  # noqa: ANN401
-    """Nested lists of numbers; None for what is not finite, for JSON has no word for it.
-
-    Args:
-        values: An array.
-        digits: About how many of the largest number are kept.
-    """
+    """Nested lists, rounded to about so many digits of the largest number; None for NaN and infinity."""
     array = np.asarray(values)
     if array.dtype.kind not in "fc":
         return array.tolist()
@@ -235,7 +206,7 @@ def plain(values: Any, digits: int = 6) -> Any:  # noqa: ANN401
 
 
 def to_png(pixels: NDArray[np.uint8]) -> bytes:
-    """A picture [height, width, 1 or 3] as a PNG file."""
+    """An image [height, width, 1 or 3] as a PNG file."""
     height, width, colours = pixels.shape
 
     def part(kind: bytes, data: bytes) -> bytes:

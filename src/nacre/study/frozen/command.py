@@ -4,37 +4,31 @@ NAC solves da/dt = -omega a + phi in closed form, with both gates held at their 
 four regimes and two strengths, and the frozen logit is compared with the true one.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from nacre.study.frozen.figures import plot_frozen
 from nacre.study.frozen.gates import Regime, Strength
 from nacre.study.frozen.run import FrozenRun, Start
-from nacre.study.frozen.table import Row, print_rows, read_results, rows_of
-from nacre.study.runs import csv_text, run_all, write_files
+from nacre.study.frozen.table import print_rows, read_results, rows_of
+from nacre.study.runs import run_study, write_report
 from nacre.tasks.recipe import Profile
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """What to look at.
+    """What to look at."""
 
-    Attributes:
-        profile: How finely: "quick" or "paper".
-        start: Where gates and logit start.
-        out: Where results go.
-    """
-
-    profile: str = Profile.QUICK
+    profile: str = Profile.QUICK  # how finely
     start: Start = field(default_factory=Start)
     out: Path = Path("studies/frozen")
 
 
 def run_frozen(study: Frozen) -> list[dict[str, Any]]:
-    """Run what is not done yet; print tables of this study's results, and write them with a picture.
+    """Run what is not done yet; print tables of this study's results, and write them with a figure.
 
     Returns:
         The results made now.
@@ -43,25 +37,16 @@ def run_frozen(study: Frozen) -> list[dict[str, Any]]:
         ValueError: Before anything is run, if the profile is unknown; at the end, if runs failed.
     """
     runs = [FrozenRun(regime, strength, study.profile, study.start) for strength in Strength for regime in Regime]
-    console = Console()
-    ran = run_all(runs, study.out, console, _describe)
-    _report(runs, study.out, console)
-    ran.require_success()
-    return ran.made
+
+    def report(console: Console) -> None:
+        """Of these runs only: another profile, or another start, is another study."""
+        if results := [result for result in read_results(study.out) if FrozenRun.of(result) in runs]:
+            rows = rows_of(results)
+            print_rows(rows, console)
+            write_report(study.out / "frozen", rows, plot_frozen(results), console)
+
+    return run_study(runs, study.out, _describe, report)
 
 
 def _describe(result: dict[str, Any]) -> str:
     return f"error [bold]mean {result['mean_error']:.2f} %, max {result['max_error']:.2f} %[/]"
-
-
-def _report(runs: Sequence[FrozenRun], out: Path, console: Console) -> None:
-    """Of these runs only: another profile, or another start, is another study."""
-    results = [result for result in read_results(out) if FrozenRun.of(result) in runs]
-    if not results:
-        return
-    from nacre.study.frozen.figures import plot_frozen
-
-    rows = rows_of(results)
-    print_rows(rows, console)
-    table, picture = csv_text(rows, Row).encode(), plot_frozen(results)
-    write_files({out / "frozen.csv": table, out / "frozen.png": picture}, console)

@@ -1,4 +1,4 @@
-"""What freezing does to a logit, how its error grows, and the paper's figures beside ours. Needs matplotlib."""
+"""What freezing does to a logit, how its error grows, and the errors that the paper reports. Needs matplotlib."""
 
 from collections.abc import Sequence
 from typing import Any

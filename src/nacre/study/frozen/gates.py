@@ -35,10 +35,8 @@ class Regime(StrEnum):
 class Strength(StrEnum):
     """How much a gate changes."""
 
-    REPORTED = "reported"
-    """As much as the paper says of its own gates."""
-    STRONG = "strong"
-    """So much that freezing hurts."""
+    REPORTED = "reported"  # as much as the paper says of its own gates
+    STRONG = "strong"  # so much that freezing hurts
 
 
 class Variation(NamedTuple):
@@ -48,7 +46,7 @@ class Variation(NamedTuple):
     omega: float
 
 
-class Reported(NamedTuple):
+class ReportedError(NamedTuple):
     """Errors that the paper reports, in percent."""
 
     mean: float
@@ -64,10 +62,10 @@ REPORTED_VARIATION = {
     Regime.OSCILLATORY: Variation(8.28, 2.10),
 }
 REPORTED_ERROR = {
-    Regime.SLOW: Reported(1.87, 3.05),
-    Regime.FAST: Reported(6.41, 6.50),
-    Regime.STEP: Reported(6.53, 7.20),
-    Regime.OSCILLATORY: Reported(7.81, 6.90),
+    Regime.SLOW: ReportedError(1.87, 3.05),
+    Regime.FAST: ReportedError(6.41, 6.50),
+    Regime.STEP: ReportedError(6.53, 7.20),
+    Regime.OSCILLATORY: ReportedError(7.81, 6.90),
 }
 _STRONG = Variation(100.0, 50.0)
 
@@ -88,8 +86,7 @@ def amplitude_for(regime: str, percent: float) -> float:
     """Amplitude c with which a gate of this regime varies by so many percent on [0, 1].
 
     Raises:
-        ValueError: If the gate would have to leave its sign: a line or a step varies by less than 200 %, and so
-            does a sinusoid.
+        ValueError: If the gate would change its sign: a line, a step or a sinusoid varies by less than 200 %.
 
     Example:
         >>> amplitude_for("slow", 100.0)
@@ -107,24 +104,18 @@ def amplitude_for(regime: str, percent: float) -> float:
 
 
 @dataclass(frozen=True)
-class Gate:
+class VaryingGate:
     """One gate as a function of time.
 
-    Attributes:
-        regime: How it changes.
-        base: Its value at 0.
-        amplitude: How much it changes.
-        horizon: T, at half of which a step happens.
-
     Example:
-        >>> Gate("slow", 0.5, 2.0).at(np.array([0.0, 1.0]))
+        >>> VaryingGate("slow", 0.5, 2.0).at(np.array([0.0, 1.0]))
         array([0.5, 1.5])
     """
 
     regime: str
-    base: float
-    amplitude: float
-    horizon: float = HORIZON
+    base: float  # value at 0
+    amplitude: float  # how much it changes
+    horizon: float = HORIZON  # T, at half of which a step happens
 
     def at(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values at times t, any shape."""
@@ -151,11 +142,11 @@ class Gate:
 
 
 def measured_lipschitz(t: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    """Largest difference quotient between neighbours of a grid, the exact constant at most (but for rounding)."""
+    """Largest difference quotient between neighbours of a grid: at most the exact constant, but for rounding."""
     return float(np.abs(np.diff(values) / np.diff(t)).max())
 
 
-def measured_variation(gate: Gate, t: NDArray[np.float64]) -> float:
-    """(max - min) / mean in percent over an even grid; the mean is that of the middles between its points."""
+def measured_variation(gate: VaryingGate, t: NDArray[np.float64]) -> float:
+    """(max - min) / mean in percent over an even grid; the mean is that of the midpoints."""
     mean = float(gate.at((t[1:] + t[:-1]) / 2).mean())
     return 100 * float(np.ptp(gate.at(t))) / mean

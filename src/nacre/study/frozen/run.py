@@ -1,9 +1,8 @@
-"""One run of the frozen study: how wrong a frozen logit gets in one regime, and how soon."""
+"""One run of the frozen study: how wrong a frozen logit gets in one regime, and how fast."""
 
 from __future__ import annotations
 
 import math
-import time as clock
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacre._util.checks import choice, real
-from nacre._util.provenance import provenance
 from nacre.study.frozen.gates import (
     HORIZON,
-    Gate,
+    VaryingGate,
     amplitude_for,
     measured_lipschitz,
     measured_variation,
@@ -39,39 +37,27 @@ if TYPE_CHECKING:
 
 SLACK = 1e-12  # what rounding may add to a bound
 _KEPT = 128  # points of a curve in the result file
-_FITTED_FROM = 8  # slopes are fitted from horizons of 1/8 and 8 intervals on: half a swing and less
+_FITTED_FROM = 8  # slopes are fitted from horizons of 1/8 and 8 intervals on: half an oscillation and less
 
 
-class Detail(NamedTuple):
-    """How finely to look.
+class Resolution(NamedTuple):
+    """How finely a run samples time."""
 
-    Attributes:
-        points: Points of a time grid, besides 0.
-        halvings: How often the horizon is halved.
-        intervals: Most intervals on which gates are frozen anew, a power of 2.
-    """
-
-    points: int
-    halvings: int
-    intervals: int
+    points: int  # of a time grid, besides 0
+    halvings: int  # of the horizon
+    intervals: int  # most on which gates are frozen anew, a power of 2
 
 
-DETAIL = {Profile.QUICK: Detail(1024, 5, 32), Profile.PAPER: Detail(8192, 8, 64)}
+DETAIL = {Profile.QUICK: Resolution(1024, 5, 32), Profile.PAPER: Resolution(8192, 8, 64)}
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where gates and logit start.
+    """Where gates and logit start."""
 
-    Attributes:
-        phi: Content target at 0, inside the range of a sigmoid gate. Strong changes stay inside from 0.3.
-        omega: Decay rate at 0; with 1 the logit settles within the horizon, but not at once.
-        a: The logit at 0. NAC's own logits start at 0.
-    """
-
-    phi: float = 0.3
-    omega: float = 1.0
-    a: float = 0.0
+    phi: float = 0.3  # content target, inside the range of a sigmoid gate; from 0.3 strong changes stay inside
+    omega: float = 1.0  # decay rate; with 1 the logit settles within the horizon, but not at once
+    a: float = 0.0  # the logit; NAC's own logits start at 0
 
     def __post_init__(self) -> None:
         """Refuse what is no start."""
@@ -82,17 +68,10 @@ class Start:
 
 @dataclass(frozen=True)
 class FrozenRun:
-    """What to run.
+    """What to run."""
 
-    Attributes:
-        regime: How gates change.
-        strength: How much.
-        profile: How finely to look.
-        start: Where gates and logit start.
-    """
-
-    regime: str
-    strength: str
+    regime: str  # how gates change
+    strength: str  # how much
     profile: str = Profile.QUICK
     start: Start = Start()
 
@@ -124,14 +103,15 @@ class FrozenRun:
     @property
     def logit(self) -> Logit:
         """What is frozen."""
-        variation = variation_of(self.regime, self.strength)
-        phi = Gate(self.regime, self.start.phi, amplitude_for(self.regime, variation.phi))
-        omega = Gate(self.regime, self.start.omega, amplitude_for(self.regime, variation.omega))
+        bases, variations = (self.start.phi, self.start.omega), variation_of(self.regime, self.strength)
+        phi, omega = (
+            VaryingGate(self.regime, base, amplitude_for(self.regime, percent))
+            for base, percent in zip(bases, variations, strict=True)
+        )
         return Logit(phi, omega, self.start.a)
 
     def do(self, on_step: OnStep) -> dict[str, Any]:
         """Solve with changing and with frozen gates, and compare."""
-        begin = clock.perf_counter()
         detail = DETAIL[Profile(self.profile)]
         found = compare(self.logit, detail.points)
         on_step(1, found["max_error"])
@@ -157,8 +137,6 @@ class FrozenRun:
             "refrozen_slope": slope(
                 [(p["intervals"], p["error"]) for p in finer if p["intervals"] >= _FITTED_FROM]
             ),
-            "seconds": clock.perf_counter() - begin,
-            "provenance": provenance(None),
         }
 
 
@@ -185,7 +163,7 @@ def compare(logit: Logit, points: int) -> dict[str, Any]:
 def _judge(
     logit: Logit, t: NDArray[np.float64], error: NDArray[np.float64], bound: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """Whether the bound holds at every point, how near it is come to, and with which Lipschitz constants."""
+    """Whether the bound holds at every point, how tight it is, and with which Lipschitz constants."""
     return {
         "holds": bool((error <= bound + SLACK).all()),
         "points": len(t) - 1,
@@ -198,7 +176,7 @@ def _judge(
     }
 
 
-def halve(logit: Logit, detail: Detail) -> list[dict[str, float]]:
+def halve(logit: Logit, detail: Resolution) -> list[dict[str, float]]:
     """Largest error on [0, T] for T = 1, 1/2, 1/4, ...; a step happens at T / 2."""
     found = []
     for i in range(detail.halvings + 1):
@@ -209,7 +187,7 @@ def halve(logit: Logit, detail: Detail) -> list[dict[str, float]]:
     return found
 
 
-def refreeze(logit: Logit, detail: Detail) -> list[dict[str, float]]:
+def refreeze(logit: Logit, detail: Resolution) -> list[dict[str, float]]:
     """Largest error on [0, 1] with gates frozen anew on n = 1, 2, 4, ... equal intervals."""
     t = np.linspace(0, HORIZON, detail.points + 1)
     varying = solve_varying(logit, t)
@@ -221,7 +199,7 @@ def refreeze(logit: Logit, detail: Detail) -> list[dict[str, float]]:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Slope of a straight line through log y over log x; None where some y is no more than rounding.
+    """Slope of a straight line through log y over log x; None where some y is mere rounding.
 
     Example:
         >>> slope([(1, 1), (2, 4), (4, 16)])

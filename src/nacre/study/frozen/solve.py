@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from nacre.functional import frozen_error_bound, solve_logits
-from nacre.study.frozen.gates import Gate, Regime
+from nacre.study.frozen.gates import Regime, VaryingGate
 
 Array = NDArray[np.float64]
 
 RTOL, ATOL = 1e-10, 1e-12
-_STEPS = 64  # the solver takes at least so many, so that what it gives between them is as good
+_STEPS = 64  # the solver takes at least so many, so that its interpolation between them is as good
 
 
 @dataclass(frozen=True)
 class Logit:
-    """A logit whose gates change.
+    """A logit whose gates change."""
 
-    Attributes:
-        phi: Content target over time.
-        omega: Decay rate over time, > 0.
-        a0: Where it starts.
-    """
-
-    phi: Gate
-    omega: Gate
-    a0: float = 0.0
+    phi: VaryingGate  # content target over time
+    omega: VaryingGate  # decay rate over time, > 0
+    a0: float = 0.0  # where it starts
 
     def at_horizon(self, horizon: float) -> Logit:
-        """The same on [0, horizon]: a step then happens at half of that, everything else stays as it is."""
-        phi, omega = (Gate(g.regime, g.base, g.amplitude, horizon) for g in (self.phi, self.omega))
-        return Logit(phi, omega, self.a0)
+        """The same on [0, horizon]: a step then happens at half of that, nothing else changes."""
+        return Logit(replace(self.phi, horizon=horizon), replace(self.omega, horizon=horizon), self.a0)
 
 
 def solve_varying(logit: Logit, t: Array) -> Array:
@@ -59,7 +52,7 @@ def solve_frozen(logit: Logit, t: Array) -> Array:
     """The library's closed form with both gates as they were at 0.
 
     Example:
-        >>> logit = Logit(Gate("slow", 0.5, 0.1), Gate("slow", 1.0, 0.0))
+        >>> logit = Logit(VaryingGate("slow", 0.5, 0.1), VaryingGate("slow", 1.0, 0.0))
         >>> solve_frozen(logit, np.array([0.0, 1.0])).round(4)
         array([0.    , 0.3161])
     """

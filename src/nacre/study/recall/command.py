@@ -9,10 +9,10 @@ from rich.console import Console
 
 from nacre._util.checks import choice, whole
 from nacre.study.recall.data import Question
-from nacre.study.recall.network import RecallNetwork
-from nacre.study.recall.run import RecallRun
-from nacre.study.recall.table import Row, print_rows, read_results, rows_of
-from nacre.study.runs import csv_text, run_all, write_files
+from nacre.study.recall.figures import plot_recall
+from nacre.study.recall.run import RecallNetwork, RecallRun
+from nacre.study.recall.table import print_rows, read_results, rows_of
+from nacre.study.runs import run_study, write_report
 from nacre.study.spec import ModelSpec
 
 MODELS = ("nac", "nac-plus", "sdpa")
@@ -20,29 +20,19 @@ MODELS = ("nac", "nac-plus", "sdpa")
 
 @dataclass(frozen=True)
 class Recall:
-    """What to ask of whom.
+    """What to ask of whom."""
 
-    Attributes:
-        models: Models, with options if need be: "nac-plus" or "nac:match=content".
-        questions: "key", "time" or both.
-        lengths: Steps of a sequence.
-        top_k: Keys a query attends to, for NAC layers; empty for each layer's own.
-        seeds: How many seeds, from 0 on.
-        steps: Training steps.
-        out: Where results go.
-    """
-
-    models: Sequence[str] = MODELS
+    models: Sequence[str] = MODELS  # with options if need be: "nac-plus" or "nac:match=content"
     questions: Sequence[str] = (Question.KEY,)
-    lengths: Sequence[int] = (64,)
-    top_k: Sequence[int] = ()
-    seeds: int = 1
-    steps: int = 1500
+    lengths: Sequence[int] = (64,)  # steps of a sequence
+    top_k: Sequence[int] = ()  # keys a query attends to, for NAC layers; empty for each layer's own
+    seeds: int = 1  # how many, from 0 on
+    steps: int = 1500  # of training
     out: Path = Path("studies/recall")
 
 
 def run_recall(study: Recall) -> list[dict[str, Any]]:
-    """Run what is not done yet; print a table of all results in the folder, and write it with a plot.
+    """Run what is not done yet; print a table of all results in the folder, and write it with a figure.
 
     Returns:
         The results made now.
@@ -54,11 +44,14 @@ def run_recall(study: Recall) -> list[dict[str, Any]]:
     todo = list(_runs(study))
     for spec in dict.fromkeys(run.spec for run in todo):
         RecallNetwork(spec)  # refuses options that do not suit
-    console = Console()
-    ran = run_all(todo, study.out, console, _describe)
-    _report(study.out, console)
-    ran.require_success()
-    return ran.made
+
+    def report(console: Console) -> None:
+        if results := read_results(study.out):
+            rows = rows_of(results)
+            print_rows(rows, console)
+            write_report(study.out / "recall", rows, plot_recall(results), console)
+
+    return run_study(todo, study.out, _describe, report)
 
 
 def _runs(study: Recall) -> Iterator[RecallRun]:
@@ -80,7 +73,7 @@ def _runs(study: Recall) -> Iterator[RecallRun]:
 
 
 def _require_any_order(spec: ModelSpec) -> None:
-    """The step that asks comes last, whatever its time: its place must not tell what is near."""
+    """The step that asks comes last, whatever its time: its position must not tell what is near."""
     if spec.uses_time and not spec.is_nac:
         raise ValueError(
             f"{spec} needs stamps in order, but the question 'time' is asked by the last step of a sequence about "
@@ -89,7 +82,7 @@ def _require_any_order(spec: ModelSpec) -> None:
 
 
 def _with_keys(spec: ModelSpec, top_k: Sequence[int]) -> list[ModelSpec]:
-    """The model once for each number of keys, if it chooses any."""
+    """The model once for each number of keys, if it selects keys."""
     if not (top_k and spec.is_nac):
         return [spec]
     return [spec.replace(top_k=whole("top_k", k, 1)) for k in top_k]
@@ -98,15 +91,3 @@ def _with_keys(spec: ModelSpec, top_k: Sequence[int]) -> list[ModelSpec]:
 def _describe(result: dict[str, Any]) -> str:
     found = "" if result["found"] is None else f", found {result['found']:.2f}"
     return f"[bold]accuracy {result['accuracy']:.3f}[/]{found}, {result['seconds']:.0f} s"
-
-
-def _report(out: Path, console: Console) -> None:
-    results = read_results(out)
-    if not results:
-        return
-    from nacre.study.recall.figures import plot_recall
-
-    rows = rows_of(results)
-    print_rows(rows, console)
-    table, picture = csv_text(rows, Row).encode(), plot_recall(results)
-    write_files({out / "recall.csv": table, out / "recall.png": picture}, console)

@@ -26,19 +26,12 @@ class Question(StrEnum):
 
 @dataclass(frozen=True)
 class Sample:
-    """Sequences of items whose last step asks a question.
+    """Sequences of items whose last step asks a question."""
 
-    Attributes:
-        x: [B, T, WIDTH].
-        time: [B, T] time stamps, where the question needs them.
-        answer: [B] value asked for, of `VALUES`.
-        place: [B] item that holds it.
-    """
-
-    x: Tensor
-    time: Tensor | None
-    answer: Tensor
-    place: Tensor
+    x: Tensor  # [B, T, WIDTH]
+    time: Tensor | None  # [B, T] time stamps, where the question needs them
+    answer: Tensor  # [B] value asked for, of `VALUES`
+    place: Tensor  # [B] item that holds it
 
     @property
     def values(self) -> Tensor:
@@ -46,7 +39,7 @@ class Sample:
         return self.x[..., _KEY : _KEY + VALUES]
 
     def split(self, size: int) -> Iterator[Sample]:
-        """The same, a few sequences at a time."""
+        """The same in batches."""
         for i in range(0, len(self.answer), size):
             some = slice(i, i + size)
             time = None if self.time is None else self.time[some]

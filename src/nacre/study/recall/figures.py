@@ -1,4 +1,4 @@
-"""Accuracy over training steps, and how often the chosen keys hold the answer. Needs matplotlib."""
+"""Accuracy over training steps, and how often the selected keys hold the answer. Needs matplotlib."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
+from nacre._util.plotting import COLOURS, DASHES, TEXT, legend_below, open_frame, png
 from nacre.study.recall.run import guessed
 
 _ROWS = (("accuracy", "accuracy"), ("found", "chosen keys hold the item"))
@@ -30,14 +30,8 @@ def plot_recall(results: Sequence[dict[str, Any]]) -> bytes:
         panels[0, column].axhline(guess, color="#888888", linewidth=1, linestyle=":", label="most frequent value")
         panels[0, column].set_ylim(-0.03, 1.03)
         panels[1, column].set_xlabel("training steps", fontsize=TEXT)
-    handles, labels = [], []
-    for ax in panels.flat:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            if label not in labels:
-                handles.append(handle)
-                labels.append(label)
-    columns = max(1, min(len(labels), round(figure.get_figwidth() / (0.6 + 0.085 * max(map(len, labels))))))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
+    width = 0.6 + 0.085 * max(len(label) for ax in panels.flat for label in ax.get_legend_handles_labels()[1])
+    legend_below(figure, round(figure.get_figwidth() / width))
     return png(figure)
 
 

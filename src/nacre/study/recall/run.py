@@ -1,47 +1,77 @@
-"""One run of the recall study: a model trained on one question, and what it learned on the way."""
+"""One run of the recall study: one layer, read out at the step that asks, trained on one question."""
 
 from __future__ import annotations
 
 import math
-import time as clock
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from nacre._util.provenance import provenance
-from nacre.study.recall.data import Sample, draw
-from nacre.study.recall.network import RecallNetwork
+from nacre.layer.attention import NAC
+from nacre.study.recall.data import VALUES, WIDTH, Sample, draw
 from nacre.study.spec import ModelSpec
 
 if TYPE_CHECKING:
     from nacre.study.runs import OnStep
 
 BATCH, RATE, CLIP = 128, 3e-3, 1.0
+_D_MODEL, _HEADS = 32, 4
 _HELD_OUT, _HELD_OUT_SEED = 2048, 1_000_003  # sequences that no run trains on
 _POINTS = 20  # of a curve
 
 
-@dataclass(frozen=True)
-class RecallRun:
-    """What to run.
+class RecallNetwork(nn.Module):
+    """A model of the zoo and a linear read-out of its answer to the last step.
 
-    Attributes:
-        question: "key" or "time".
-        spec: The model.
-        length: Steps of a sequence, at least 2.
-        steps: Training steps.
-        seed: Of weights and sequences.
+    Example:
+        >>> net = RecallNetwork(ModelSpec("nac-plus"))
+        >>> net(draw("key", 2, 24, torch.Generator().manual_seed(0))).shape
+        torch.Size([2, 4])
     """
 
-    question: str
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.layer = spec.create(d_input=WIDTH, d_model=_D_MODEL, num_heads=_HEADS)
+        self.read = nn.Linear(_D_MODEL, VALUES)
+        self._uses_time = spec.uses_time
+        # The last step can be asked without the others: the same answer, much faster.
+        self._asks_alone = isinstance(self.layer, NAC) and not self.layer.config.causal
+
+    def forward(self, sample: Sample) -> Tensor:
+        """Scores [B, VALUES] of each value."""
+        if self._asks_alone:
+            x, times = sample.x, _query_and_key_times(sample)
+            return self.read(self.layer(x[:, -1:], x, x, **times)[:, 0])
+        return self.read(self.layer(sample.x, time=sample.time if self._uses_time else None)[:, -1])
+
+    def found(self, sample: Sample) -> float | None:
+        """Share of the heads' selections that hold the item asked for; None where the model selects no keys."""
+        if not self._asks_alone:
+            return None
+        x, times = sample.x, _query_and_key_times(sample)
+        _, trace = self.layer(x[:, -1:], x, x, **times, return_trace=True)
+        hit = (trace.index == sample.place.view(-1, 1, 1, 1)) & trace.valid
+        return hit.any(-1).float().mean().item()
+
+
+def _query_and_key_times(sample: Sample) -> dict[str, Tensor]:
+    return {} if sample.time is None else {"time": sample.time[:, -1:], "key_time": sample.time}
+
+
+@dataclass(frozen=True)
+class RecallRun:
+    """What to run."""
+
+    question: str  # "key" or "time"
     spec: ModelSpec
-    length: int
-    steps: int
-    seed: int
+    length: int  # steps of a sequence, at least 2
+    steps: int  # of training
+    seed: int  # of weights and sequences
 
     def path(self, out: Path) -> Path:
         """Its result file."""
@@ -53,46 +83,38 @@ class RecallRun:
         return f"{self.spec} on {self.question}, T={self.length}, seed {self.seed}"
 
     def do(self, on_step: OnStep) -> dict[str, Any]:
-        """Train and score."""
-        return train(self, on_step)
-
-
-def train(run: RecallRun, on_step: OnStep) -> dict[str, Any]:
-    """Train a model on fresh sequences, with AdamW, and score it on held-out ones every now and then."""
-    start = clock.perf_counter()
-    torch.manual_seed(run.seed)
-    net = RecallNetwork(run.spec)
-    optimiser = torch.optim.AdamW(net.parameters(), RATE)
-    generator = torch.Generator().manual_seed(run.seed)
-    sample = held_out(run.question, run.length)
-    curve = [{"step": 0, "loss": None} | score(net, sample)]
-    every = math.ceil(run.steps / _POINTS)
-    for step in range(1, run.steps + 1):
-        net.train()
-        fresh = draw(run.question, BATCH, run.length, generator)
-        loss = cross_entropy(net(fresh), fresh.answer)
-        optimiser.zero_grad()
-        loss.backward()
-        clip_grad_norm_(net.parameters(), CLIP)
-        optimiser.step()
-        if step % every == 0 or step == run.steps:
-            curve.append({"step": step, "loss": loss.item()} | score(net, sample))
-        on_step(step, loss.item())
-    return {
-        "question": run.question,
-        "model": str(run.spec),
-        "length": run.length,
-        "steps": run.steps,
-        "seed": run.seed,
-        "top_k": getattr(getattr(net.layer, "config", None), "top_k", None),
-        "accuracy": curve[-1]["accuracy"],
-        "found": curve[-1]["found"],
-        "curve": curve,
-        "parameters": sum(p.numel() for p in net.parameters()),
-        "seconds": clock.perf_counter() - start,
-        "budget": {"batch": BATCH, "learning_rate": RATE, "gradient_norm": CLIP, "held_out": _HELD_OUT},
-        "provenance": provenance(None),
-    }
+        """Train on new sequences in every step, with AdamW, and score on held-out ones at regular intervals."""
+        torch.manual_seed(self.seed)
+        net = RecallNetwork(self.spec)
+        optimiser = torch.optim.AdamW(net.parameters(), RATE)
+        generator = torch.Generator().manual_seed(self.seed)
+        sample = held_out(self.question, self.length)
+        curve = [{"step": 0, "loss": None} | score(net, sample)]
+        every = math.ceil(self.steps / _POINTS)
+        for step in range(1, self.steps + 1):
+            net.train()
+            fresh = draw(self.question, BATCH, self.length, generator)
+            loss = cross_entropy(net(fresh), fresh.answer)
+            optimiser.zero_grad()
+            loss.backward()
+            clip_grad_norm_(net.parameters(), CLIP)
+            optimiser.step()
+            if step % every == 0 or step == self.steps:
+                curve.append({"step": step, "loss": loss.item()} | score(net, sample))
+            on_step(step, loss.item())
+        return {
+            "question": self.question,
+            "model": str(self.spec),
+            "length": self.length,
+            "steps": self.steps,
+            "seed": self.seed,
+            "top_k": getattr(getattr(net.layer, "config", None), "top_k", None),
+            "accuracy": curve[-1]["accuracy"],
+            "found": curve[-1]["found"],
+            "curve": curve,
+            "parameters": sum(p.numel() for p in net.parameters()),
+            "budget": {"batch": BATCH, "learning_rate": RATE, "gradient_norm": CLIP, "held_out": _HELD_OUT},
+        }
 
 
 def held_out(question: str, length: int) -> Sample:
@@ -108,11 +130,11 @@ def guessed(question: str, length: int) -> float:
 
 @torch.no_grad()
 def score(net: RecallNetwork, sample: Sample) -> dict[str, float | None]:
-    """Accuracy, and how often the chosen keys hold the answer."""
+    """Accuracy, and how often the selected keys hold the answer."""
     net.eval()
-    parts = list(sample.split(BATCH))
-    right = sum(int((net(part).argmax(-1) == part.answer).sum()) for part in parts)
-    found = [(net.found(part), len(part.answer)) for part in parts]
-    chosen = None if found[0][0] is None else sum((share or 0) * count for share, count in found)
-    count = len(sample.answer)
-    return {"accuracy": right / count, "found": None if chosen is None else chosen / count}
+    count, right, found = len(sample.answer), 0, 0.0
+    for part in sample.split(BATCH):
+        right += int((net(part).argmax(-1) == part.answer).sum())
+        share = net.found(part)
+        found = None if share is None or found is None else found + share * len(part.answer)
+    return {"accuracy": right / count, "found": None if found is None else found / count}

@@ -12,7 +12,7 @@ from nacre.study.spiral.grid import Section
 from nacre.train.report.statistics import ranks
 
 if TYPE_CHECKING:
-    from nacre.study.spiral.table import Row
+    from nacre.study.spiral.table import SpiralRow
 
 _Value = TypeVar("_Value", int, float)
 FEWER_HEADS, PAPER_HEADS, PAPER_SPARSITY = (1, 2), 4, 0.5
@@ -20,37 +20,22 @@ FEWER_HEADS, PAPER_HEADS, PAPER_SPARSITY = (1, 2), 4, 0.5
 
 @dataclass(frozen=True)
 class Claims:
-    """Figures to hold against the paper's, all of the mean squared error of one part.
+    """Numbers to compare with the paper's, all from the mean squared error of one part.
 
     The paper says: 4 heads have about 37 % less error than 1 or 2; the best sparsity is 0.5; the number of keys
     that does most steadily well over lengths lies between 8 and 16.
-
-    Attributes:
-        part: "interpolation" or "extrapolation".
-        four_heads: For 1 and 2 heads, error with 4 heads relative to theirs, less 1: -0.37 would be 37 % less.
-        best_heads: Heads with the lowest error.
-        best_sparsity: Sparsity with the lowest error.
-        half_by_best: Error at sparsity 0.5 relative to that at the best sparsity, at least 1.
-        best_keys: For each length, the number of keys with the lowest error.
-        key_ranks: For each number of keys, its mean rank over lengths; 1 would be best at every length.
     """
 
-    part: str
-    four_heads: dict[int, float]
+    four_heads: dict[int, float]  # error of 4 heads relative to that of 1 and 2 heads, less 1: -0.37 is 37 % less
     best_heads: int | None
     best_sparsity: float | None
-    half_by_best: float | None
-    best_keys: dict[int, int]
-    key_ranks: dict[int, float]
+    half_by_best: float | None  # error at sparsity 0.5 relative to that at the best sparsity, at least 1
+    best_keys: dict[int, int]  # for each length
+    key_ranks: dict[int, float]  # mean rank over lengths of each number of keys; 1 is best at every length
 
 
-def claims_of(rows: Sequence[Row], part: str) -> Claims:
-    """Figures of one part from the rows of one budget; what has not been run is None or missing.
-
-    Args:
-        rows: All rows of a number of steps.
-        part: "interpolation" or "extrapolation".
-    """
+def claims_of(rows: Sequence[SpiralRow], part: str) -> Claims:
+    """Claims about "interpolation" or "extrapolation" from the rows of one budget; None or missing if not run."""
     heads = {row.heads: row.mse(part) for row in rows if row.section == Section.HEADS}
     sparsity = {row.sparsity: row.mse(part) for row in rows if row.section == Section.SPARSITY}
     keys: dict[int, dict[int, float]] = {}  # by length, then by keys
@@ -59,7 +44,6 @@ def claims_of(rows: Sequence[Row], part: str) -> Claims:
             keys.setdefault(row.length, {})[row.top_k] = row.mse(part)
     four, half = heads.get(PAPER_HEADS), sparsity.get(PAPER_SPARSITY)
     return Claims(
-        part=part,
         four_heads={} if four is None else {n: four / heads[n] - 1 for n in FEWER_HEADS if n in heads},
         best_heads=_lowest(heads) if heads else None,
         best_sparsity=_lowest(sparsity) if sparsity else None,
@@ -70,7 +54,7 @@ def claims_of(rows: Sequence[Row], part: str) -> Claims:
 
 
 def sentences(claims: Claims) -> dict[Section, str]:
-    """The figures in words, for each section of which enough has been run, with what the paper says."""
+    """The claims in words, for each section of which enough has been run, with what the paper says."""
     said = {}
     if claims.four_heads:
         changes = ", ".join(f"{change:+.0%} against {n}" for n, change in claims.four_heads.items())
@@ -99,5 +83,5 @@ def _mean_ranks(by_length: Sequence[dict[int, float]]) -> dict[int, float]:
     if not whole:
         return {}
     places = {keys: [rank[i] for rank in whole] for i, keys in enumerate(names)}
-    # A run that diverged has no rank; where it counts as last, its number of keys looks no better for it.
+    # A run that diverged has no rank and counts as last.
     return {keys: mean(len(names) if place is None else place for place in some) for keys, some in places.items()}

@@ -8,30 +8,23 @@ from typing import Any
 from rich.console import Console
 
 from nacre._util.checks import choice, whole
-from nacre.study.runs import csv_text, run_all, write_files
+from nacre.study.runs import run_study, write_report
 from nacre.study.spiral.data import PARTS
+from nacre.study.spiral.figures import plot_spiral
 from nacre.study.spiral.grid import GRIDS, Section
 from nacre.study.spiral.run import SpiralRun
-from nacre.study.spiral.table import Row, print_rows, read_results, rows_of
+from nacre.study.spiral.table import print_rows, read_results, rows_of
 from nacre.tasks.recipe import Profile
 
 
 @dataclass(frozen=True)
 class SpiralStudy:
-    """What to run.
-
-    Attributes:
-        profile: "quick" or "paper".
-        sections: What to vary: "heads", "sparsity", "keys".
-        seeds: How many seeds, from 0 on; None for the profile's.
-        steps: Training steps; None for the profile's.
-        out: Where results go.
-    """
+    """What to run."""
 
     profile: str = Profile.QUICK
-    sections: Sequence[str] = tuple(Section)
-    seeds: int | None = None
-    steps: int | None = None
+    sections: Sequence[str] = tuple(Section)  # what to vary
+    seeds: int | None = None  # how many, from 0 on; None for the profile's
+    steps: int | None = None  # of training; None for the profile's
     out: Path = Path("studies/spiral")
 
     def runs(self) -> list[SpiralRun]:
@@ -50,14 +43,14 @@ class SpiralStudy:
             choice("section", section, Section)
         grid = GRIDS[Profile(self.profile)]
         seeds = grid.seeds if self.seeds is None else whole("seeds", self.seeds, 1)
-        # The one step of a schedule of one would be its end, at a rate of nearly 0.
+        # A schedule of one step would begin at its end, with a rate of nearly 0.
         steps = grid.steps if self.steps is None else whole("steps", self.steps, 2)
         settings = dict.fromkeys(s for section in self.sections for s in grid.settings(Section(section)))
         return [SpiralRun(setting, steps, seed) for seed in range(seeds) for setting in settings]
 
 
 def run_spiral(study: SpiralStudy) -> list[dict[str, Any]]:
-    """Run what is not done yet; print tables of all results in the folder, and write them with a picture.
+    """Run what is not done yet; print tables of all results in the folder, and write them with a figure.
 
     Returns:
         The results made now.
@@ -66,29 +59,18 @@ def run_spiral(study: SpiralStudy) -> list[dict[str, Any]]:
         ValueError: Before anything is run, if a number or name makes no sense; at the end, if runs failed.
     """
     todo = study.runs()
-    console = Console()
-    ran = run_all(todo, study.out, console, _describe)
-    _report(study.out, todo[0].steps, console)
-    ran.require_success()
-    return ran.made
+
+    def report(console: Console) -> None:
+        """Tables and CSV of all results; the figure shows those of this study's budget."""
+        results = read_results(study.out)
+        if rows := rows_of(results):
+            print_rows(rows, console)
+            same = [result for result in results if result["steps"] == todo[0].steps]
+            write_report(study.out / "spiral", rows, plot_spiral(same) if same else None, console)
+
+    return run_study(todo, study.out, _describe, report)
 
 
 def _describe(result: dict[str, Any]) -> str:
     mse = ", ".join(f"{part} {result['mse'][part]:.2e}" for part in PARTS)
     return f"[bold]MSE {mse}[/], {result['seconds']:.0f} s"
-
-
-def _report(out: Path, steps: int, console: Console) -> None:
-    """Tables and CSV of all results; the picture shows those of so many steps."""
-    results = read_results(out)
-    rows = rows_of(results)
-    if not rows:
-        return
-    from nacre.study.spiral.figures import plot_spiral
-
-    print_rows(rows, console)
-    files = {out / "spiral.csv": csv_text(rows, Row).encode()}
-    same = [result for result in results if result["steps"] == steps]
-    if same:
-        files[out / "spiral.png"] = plot_spiral(same)
-    write_files(files, console)

@@ -1,10 +1,21 @@
-"""Spirals of any length for the spiral study, and what can be said of them without a network."""
+"""Spirals of any length for the spiral study, and controls that need no network."""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from nacre._util.checks import whole
-from nacre.data.sets.spirals import END, HALF, NOISE, POINTS, Spirals, curves, draw_shapes
+from nacre.data.sets.spirals import (
+    HALF,
+    NOISE,
+    POINTS,
+    Spirals,
+    curves,
+    draw_shapes,
+    scale_and_split,
+    times,
+)
 
 TRAIN, TEST = 200, 100  # spirals, as ContiFormer has them
 # ContiFormer's spirals differ by 0.02, so little that the mean spiral of each direction is nearly as good an
@@ -14,14 +25,11 @@ PARTS = {"interpolation": slice(0, HALF), "extrapolation": slice(HALF, POINTS)} 
 
 
 def draw_spirals(length: int, seed: int) -> tuple[Spirals, Spirals]:
-    """Spirals of `length` points, of which a third are seen, with noise, at irregular times of the first half.
+    """Spirals of `length` points, at least 6, of which a third are seen, with noise, at times of the first half.
 
     Whatever the length, 150 clean points are asked for, evenly spaced over the whole time, and a seed stands for
-    the same curves. The scale is that of the training spirals, which just fill the unit square.
-
-    Args:
-        length: Points of a spiral, at least 6.
-        seed: Of curves, noise and times; torch's global generator is left alone.
+    the same curves. The scale is that of the training spirals, which just fill the unit square. torch's global
+    generator is left alone.
 
     Returns:
         200 training and 100 test spirals.
@@ -36,39 +44,37 @@ def draw_spirals(length: int, seed: int) -> tuple[Spirals, Spirals]:
     generator = torch.Generator().manual_seed(whole("seed", seed, 0))
     clockwise = torch.arange(n) % 2 == 0
     shape = draw_shapes(n, SPREAD, generator)
-    asked = torch.linspace(0, END, POINTS, dtype=torch.float64)
-    target = curves(asked, clockwise, shape)  # [n, 150, 2]
-    time = _seen_times(n, length, generator)  # [n, S]
-    clean = curves(time, clockwise, shape)
-    noisy = clean + NOISE * torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
-    low, high = target[:TRAIN].amin((0, 1)), target[:TRAIN].amax((0, 1))  # [2] each
-    target, noisy = ((points - low) / (high - low) for points in (target, noisy))
-
-    def rows(some: slice) -> Spirals:
-        return Spirals(
-            x=noisy[some].float(),
-            time=time[some].float(),
-            target=target[some].float(),
-            target_time=asked.expand(n, -1)[some].float(),
-            clockwise=clockwise[some],
-        )
-
-    return rows(slice(0, TRAIN)), rows(slice(TRAIN, n))
-
-
-def _seen_times(n: int, length: int, generator: torch.Generator) -> Tensor:
-    """Ascending times [n, length // 3], each row its own choice of the even times of the first half."""
-    even = torch.linspace(0, END, length, dtype=torch.float64)
     seen = torch.rand(n, length // 2, generator=generator).argsort(1)[:, : length // 3].sort(1).values
-    return even[seen]
+    time = times(length)[seen]  # [n, S]: each spiral has its own times
+    observed = curves(time, clockwise, shape)
+    observed += NOISE * torch.randn(observed.shape, generator=generator, dtype=observed.dtype)
+    return scale_and_split(observed, time, curves(times(), clockwise, shape), clockwise, TRAIN)
+
+
+def batches(
+    spirals: Spirals, size: int, points: int, seed: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Training batches without end; they depend on the seed alone.
+
+    Args:
+        spirals: What to draw from.
+        size: Spirals of a batch.
+        points: Points asked of each.
+        seed: Of a generator of its own.
+
+    Yields:
+        Seen points [B, S, 2] and their times [B, S], asked times [B, Q] and the clean points there [B, Q, 2].
+    """
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        rows = torch.randperm(len(spirals), generator=generator)[:size]  # [B]
+        asked = torch.rand(len(rows), POINTS, generator=generator).argsort(1)[:, :points]  # [B, Q]
+        at = rows.unsqueeze(1), asked
+        yield spirals.x[rows], spirals.time[rows], spirals.target_time[at], spirals.target[at]
 
 
 def errors(guess: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
-    """MSE and MAE of both parts: means over spirals, points and the two coordinates.
-
-    Args:
-        guess: [n, 150, 2].
-        target: [n, 150, 2].
+    """MSE and MAE of both parts of [n, 150, 2] points: means over spirals, points and the two coordinates.
 
     Returns:
         By metric ("mse", "mae"), then by part ("interpolation", "extrapolation").
@@ -92,16 +98,16 @@ def controls(train: Spirals, test: Spirals) -> dict[str, dict[str, dict[str, flo
         "persistence", the last point seen at or before the asked time, or the first where there is none. Then as
         `errors` gives them.
     """
-    means = [train.target[train.clockwise == turn].mean(0) for turn in (False, True)]  # [150, 2] each
+    last = torch.searchsorted(test.time, test.target_time.contiguous(), right=True) - 1  # [n, 150], -1: none yet
     guesses = {
-        "direction_mean": torch.stack(means)[test.clockwise.long()],
+        "direction_mean": direction_mean(train, test),
         "overall_mean": train.target.mean(0).expand_as(test.target),
-        "persistence": _persistence(test),
+        "persistence": test.x.take_along_dim(last.clamp(min=0).unsqueeze(-1), 1),
     }
     return {name: errors(guess, test.target) for name, guess in guesses.items()}
 
 
-def _persistence(spirals: Spirals) -> Tensor:
-    """[n, 150, 2]."""
-    last = torch.searchsorted(spirals.time, spirals.target_time.contiguous(), right=True) - 1  # -1: none yet
-    return spirals.x.take_along_dim(last.clamp(min=0).unsqueeze(-1), 1)
+def direction_mean(train: Spirals, test: Spirals) -> Tensor:
+    """For each test spiral the mean training spiral of its direction, [n, 150, 2]."""
+    means = [train.target[train.clockwise == turn].mean(0) for turn in (False, True)]  # [150, 2] each
+    return torch.stack(means)[test.clockwise.long()]

@@ -1,4 +1,4 @@
-"""The picture of the spiral study: heads, sparsity, keys by length, and trajectories. Needs matplotlib."""
+"""The figure of the spiral study: heads, sparsity, keys by length, and trajectories. Needs matplotlib."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

@@ -6,14 +6,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from nacre._util.text import console_table
 from nacre.study.runs import read_files
 from nacre.study.spiral.claims import claims_of, sentences
 from nacre.study.spiral.data import PARTS
-from nacre.study.spiral.grid import WIDTH, Section, Setting, sections_of
+from nacre.study.spiral.grid import WIDTH, Section, SpiralSetting, sections_of
 from nacre.train.report.statistics import mean_and_std
 from nacre.train.report.tables import with_std
 
@@ -22,47 +21,21 @@ CONTROLS = {
     "overall_mean": "mean training spiral",
     "persistence": "last point seen",
 }
-_NEEDED = ("heads", "sparsity", "top_k", "length", "steps", "seed", "parameters", "seconds")
+_NEEDED = {"heads", "sparsity", "top_k", "length", "steps", "seed", "parameters", "seconds"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting of a section, over its seeds. Errors are means over seeds; deviations are None for one seed.
+class SpiralRow:
+    """One setting of a section, over its seeds. Errors are means over seeds; deviations are None for one seed."""
 
-    Attributes:
-        section: What its table varies.
-        heads: Heads of the layer.
-        sparsity: Its sparsity.
-        top_k: Keys of a query.
-        length: Points of a spiral.
-        steps: Training steps.
-        seeds: How many seeds.
-        mse_interpolation: Mean squared error of the first half.
-        mse_interpolation_std: Its standard deviation over seeds.
-        mse_extrapolation: The same of the second half.
-        mse_extrapolation_std: Its standard deviation.
-        mae_interpolation: Mean absolute error of the first half.
-        mae_interpolation_std: Its standard deviation.
-        mae_extrapolation: The same of the second half.
-        mae_extrapolation_std: Its standard deviation.
-        parameters: Trainable numbers.
-        seconds: Mean time of a run.
-        direction_mean_mse_interpolation: MSE of the control "mean training spiral of its direction".
-        direction_mean_mse_extrapolation: Its second half.
-        overall_mean_mse_interpolation: MSE of the control "mean training spiral".
-        overall_mean_mse_extrapolation: Its second half.
-        persistence_mse_interpolation: MSE of the control "last point seen".
-        persistence_mse_extrapolation: Its second half.
-    """
-
-    section: str
+    section: str  # what its table varies
     heads: int
     sparsity: float
     top_k: int
     length: int
     steps: int
-    seeds: int
-    mse_interpolation: float
+    seeds: int  # how many
+    mse_interpolation: float  # of the first half
     mse_interpolation_std: float | None
     mse_extrapolation: float
     mse_extrapolation_std: float | None
@@ -71,7 +44,7 @@ class Row:
     mae_extrapolation: float
     mae_extrapolation_std: float | None
     parameters: int
-    seconds: float
+    seconds: float  # mean time of a run
     direction_mean_mse_interpolation: float
     direction_mean_mse_extrapolation: float
     overall_mean_mse_interpolation: float
@@ -85,27 +58,23 @@ class Row:
 
 
 def read_results(out: Path) -> list[dict[str, Any]]:
-    """All result files below a folder.
-
-    Raises:
-        ValueError: If one of them cannot be read.
-    """
-    return read_files(out, _is_whole)
+    """All result files below a folder; refuses damaged ones."""
+    return read_files(out, _is_complete)
 
 
-def _is_whole(result: dict[str, Any]) -> bool:
+def _is_complete(result: dict[str, Any]) -> bool:
     scores = [result, *(result["controls"][name] for name in CONTROLS)]
-    return {*_NEEDED} <= {*result} and all({*PARTS} <= {*s[metric]} for s in scores for metric in ("mse", "mae"))
+    return {*result} >= _NEEDED and all({*PARTS} <= {*s[metric]} for s in scores for metric in ("mse", "mae"))
 
 
-def setting_of(result: dict[str, Any]) -> Setting:
+def setting_of(result: dict[str, Any]) -> SpiralSetting:
     """The setting that a result is of."""
-    return Setting(result["heads"], result["sparsity"], result["top_k"], result["length"])
+    return SpiralSetting(result["heads"], result["sparsity"], result["top_k"], result["length"])
 
 
-def rows_of(results: Iterable[dict[str, Any]]) -> list[Row]:
+def rows_of(results: Iterable[dict[str, Any]]) -> list[SpiralRow]:
     """Means over seeds, in order of section, steps, length and what is varied."""
-    groups: dict[tuple[Section, int, Setting], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Section, int, SpiralSetting], list[dict[str, Any]]] = {}
     for result in results:
         setting = setting_of(result)
         for section in sections_of(setting):
@@ -117,7 +86,7 @@ def rows_of(results: Iterable[dict[str, Any]]) -> list[Row]:
     )
 
 
-def _row(section: Section, setting: Setting, steps: int, group: Sequence[dict[str, Any]]) -> Row:
+def _row(section: Section, setting: SpiralSetting, steps: int, group: Sequence[dict[str, Any]]) -> SpiralRow:
     numbers = {}
     for metric in ("mse", "mae"):
         for part in PARTS:
@@ -126,7 +95,7 @@ def _row(section: Section, setting: Setting, steps: int, group: Sequence[dict[st
     for name in CONTROLS:
         for part in PARTS:
             numbers[f"{name}_mse_{part}"] = mean(result["controls"][name]["mse"][part] for result in group)
-    return Row(
+    return SpiralRow(
         section=str(section),
         **vars(setting),
         steps=steps,
@@ -137,26 +106,22 @@ def _row(section: Section, setting: Setting, steps: int, group: Sequence[dict[st
     )
 
 
-def print_rows(rows: Sequence[Row], console: Console) -> None:
-    """A table for each section and budget; below it the controls, and how the paper's claims fare."""
+def print_rows(rows: Sequence[SpiralRow], console: Console) -> None:
+    """A table for each section and budget; below it the controls, and a check of the paper's claims."""
     for section, steps in dict.fromkeys((row.section, row.steps) for row in rows):
         some = [row for row in rows if (row.section, row.steps) == (section, steps)]
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            title=f"{_TITLES[Section(section)]}; {steps:,} training steps",
-            title_justify="left",
-            caption=f"{_caption(some)}\n{_claims(rows, steps, Section(section))}".rstrip(),
-            caption_justify="left",
-        )
         varied = ("length", "top_k") if section == Section.KEYS else (section,)
-        heads = ("MSE, 1st half", "MSE, 2nd half", "MAE, 1st", "2nd", "seeds", "weights", "s")
-        for column in (*("K" if name == "top_k" else name for name in varied), *heads):
-            table.add_column(column, justify="right")
+        table = console_table(
+            (*("K" if name == "top_k" else name for name in varied), *_HEADS),
+            title=f"{_TITLES[Section(section)]}; {steps:,} training steps",
+            caption=f"{_caption(some)}\n{_claims(rows, steps, Section(section))}".rstrip(),
+        )
         for row in some:
             table.add_row(*(f"{getattr(row, name):,}" for name in varied), *_numbers(row))
         console.print(table)
 
 
+_HEADS = ("MSE, 1st half", "MSE, 2nd half", "MAE, 1st", "2nd", "seeds", "weights", "s")
 _TITLES = {
     Section.HEADS: f"heads, {WIDTH} / heads wide each ({WIDTH // 32} for 32), at sparsity 0.5, K=8, 150 points",
     Section.SPARSITY: "sparsity, with 4 heads, K=8, 150 points",
@@ -164,7 +129,7 @@ _TITLES = {
 }
 
 
-def _numbers(row: Row) -> tuple[str, ...]:
+def _numbers(row: SpiralRow) -> tuple[str, ...]:
     """Cells of a row; errors are enlarged, as the caption says."""
     return (
         *(with_std(1e4 * row.mse(part), _times(1e4, getattr(row, f"mse_{part}_std")), 2) for part in PARTS),
@@ -179,8 +144,8 @@ def _times(factor: float, value: float | None) -> float | None:
     return None if value is None else factor * value
 
 
-def _caption(rows: Sequence[Row]) -> str:
-    """Units, and what the controls get; their MSE differs by length only where they look at what was seen."""
+def _caption(rows: Sequence[SpiralRow]) -> str:
+    """Units, and errors of the controls, which differ by length only where a control uses observations."""
     parts = []
     for name, title in CONTROLS.items():
         ends = []
@@ -195,7 +160,7 @@ def _caption(rows: Sequence[Row]) -> str:
     )
 
 
-def _claims(rows: Sequence[Row], steps: int, section: Section) -> str:
+def _claims(rows: Sequence[SpiralRow], steps: int, section: Section) -> str:
     """What the rows of a budget say of the paper's claims about a section."""
     same = [row for row in rows if row.steps == steps]
     said = {part: sentences(claims_of(same, part)).get(section) for part in PARTS}

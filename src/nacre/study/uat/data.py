@@ -83,8 +83,8 @@ def controls(target: str) -> dict[str, float]:
     errors = {}
     for name, degree in degrees.items():
         weight = torch.linalg.lstsq(_powers(seen.x, degree), seen.y.double().unsqueeze(1)).solution
-        left = (_powers(asked.x, degree) @ weight).squeeze(1) - asked.y
-        errors[name] = left.square().mean().item()
+        residual = (_powers(asked.x, degree) @ weight).squeeze(1) - asked.y
+        errors[name] = residual.square().mean().item()
     return errors
 
 

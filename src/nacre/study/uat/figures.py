@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, open_frame, png
+from nacre._util.plotting import COLOURS, DASHES, TEXT, legend_below, open_frame, png
 from nacre.study.uat.data import Target, controls, grid
-from nacre.study.uat.network import Variant
-from nacre.study.uat.table import TITLES, Row, rows_of
+from nacre.study.uat.run import Variant
+from nacre.study.uat.table import TITLES, UatRow, rows_of
 
 _TRUTH = "#444444"
 _MARKERS = ("o", "s", "^")
@@ -27,18 +26,11 @@ def plot_uat(results: Sequence[dict[str, Any]]) -> bytes:
         _draw_errors(ax, [row for row in rows if row.target == target], target)
     if fitted:
         _draw_fits(panels[-1], fitted)
-    drawn: dict[str, Artist] = {}  # each name once, as its first panel shows it
-    for ax in panels:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            drawn.setdefault(label, handle)
-    columns = 2 * len(panels) + 1
-    figure.legend(
-        drawn.values(), drawn.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL
-    )
+    legend_below(figure, 2 * len(panels) + 1)
     return png(figure)
 
 
-def _draw_errors(ax: Axes, rows: Sequence[Row], target: Target) -> None:
+def _draw_errors(ax: Axes, rows: Sequence[UatRow], target: Target) -> None:
     for i, variant in enumerate(Variant):
         some = [row for row in rows if row.variant == variant]
         if not some:

@@ -1,4 +1,4 @@
-"""Changing training windows of CarRacing at random: mirrored roads, other colours. Never used for scoring."""
+"""Augmentation of training windows of CarRacing: mirrored roads, other colours. Never used for scoring."""
 
 import torch
 from torch import Generator, Tensor
@@ -16,17 +16,12 @@ INSTRUMENTS = ((36, 60), (60, 84))
 _OTHER_SIDE = {"left": "right", "right": "left"}
 
 
-def frames(data: Dataset, index: Tensor, generator: Generator) -> Batch:
-    """Windows of frames, and what to do there; all frames of a window are changed alike.
+def augment_frames(data: Dataset, index: Tensor, generator: Generator) -> Batch:
+    """Windows [B] of frames as `load_carracing` gives them, and their actions; a window is changed as a whole.
 
     Half of the windows are mirrored: roads of CarRacing lead to the left all in all, and a driver should know the
     right as well. Half get other colours by exchanging and inverting red, green and blue. Colours that are uniform
     from 0 to 210, as the environment draws them, stay so.
-
-    Args:
-        data: Frames as `nacre.data.sets.carracing.load_carracing` gives them.
-        index: [B] the windows.
-        generator: What is drawn from.
     """
     batch, count = data.batch(index), len(index)
     mirror = torch.rand(count, generator=generator) < MIRRORED
@@ -57,10 +52,8 @@ def other_side(action: Tensor) -> Tensor:
 def recoloured(x: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
     """Frames [b, T, 96, 96, 3] uint8 with other colours in the view; instruments keep theirs.
 
-    Args:
-        x: The frames.
-        order: [b, 3] which colour each of red, green and blue becomes.
-        inverse: [b, 3] bool, whether it is then taken from 210; what would be below 0 is 0.
+    `order` [b, 3] says which colour each of red, green and blue becomes, `inverse` [b, 3] whether it is then taken
+    from 210; what would be below 0 is 0.
     """
     view = x[..., :DASHBOARD, :, :]
     view = view.gather(-1, order.view(-1, 1, 1, 1, 3).expand_as(view)).short()  # signed

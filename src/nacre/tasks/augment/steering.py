@@ -1,4 +1,4 @@
-"""Changing training images of Udacity's simulator at random. Never used for scoring."""
+"""Augmentation of training images of Udacity's simulator. Never used for scoring."""
 
 from __future__ import annotations
 
@@ -21,33 +21,23 @@ BRIGHTNESS = (0.8, 1.2)
 
 @dataclass(frozen=True)
 class Draws:
-    """What is to happen to each of B images, in pixels of the 320 x 160 that the simulator records.
+    """Random changes of each of B images, in pixels of the 320 x 160 that the simulator records."""
 
-    Attributes:
-        camera: [B] which camera's image is taken: 0 centre, 1 left, 2 right.
-        flip: [B] bool, whether left and right are exchanged.
-        shift: [B, 2] how far it is moved to the right and down.
-        shadow: [B, 2] where the edge of the shadow crosses the top and the bottom of the image.
-        side: [B] bool, whether the shadow is to the right of its edge.
-        light: [B] what is left of the light in the shadow.
-        brightness: [B] factor of all pixels.
-    """
-
-    camera: Tensor
-    flip: Tensor
-    shift: Tensor
-    shadow: Tensor
-    side: Tensor
-    light: Tensor
-    brightness: Tensor
+    camera: Tensor  # [B] whose image is taken: 0 centre, 1 left, 2 right
+    flip: Tensor  # [B] bool, whether left and right are exchanged
+    shift: Tensor  # [B, 2] to the right and down
+    shadow: Tensor  # [B, 2] where the edge of the shadow crosses the top and the bottom of the image
+    side: Tensor  # [B] bool, whether the shadow is to the right of its edge
+    light: Tensor  # [B] what is left of the light in the shadow
+    brightness: Tensor  # [B] factor of all pixels
 
     def of(self, which: Tensor) -> Draws:
-        """Those of some of the images."""
+        """The changes of some of the images."""
         return Draws(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 def draw(count: int, cameras: int, generator: Generator) -> Draws:
-    """Draw what is to happen to so many images, of which there are as many views as cameras."""
+    """Draw the changes of `count` images, each seen by so many cameras."""
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(count, *shape, generator=generator)
@@ -63,13 +53,10 @@ def draw(count: int, cameras: int, generator: Generator) -> Draws:
     )
 
 
-def steering(data: Dataset, index: Tensor, generator: Generator) -> Batch:
-    """Views of the road, and how to steer there: the augmentations of the paper, on a share of the images.
+def augment_steering(data: Dataset, index: Tensor, generator: Generator) -> Batch:
+    """Images [B] of the road, and how to steer there: the augmentations of the paper, on a share of the images.
 
-    Args:
-        data: Images as `load_udacity` gives them, those of the side cameras behind all others.
-        index: [B] the sequences.
-        generator: What is drawn from.
+    The data is as `load_udacity` gives it, images of the side cameras after all others.
     """
     batch, cameras = data.batch(index), len(data.values) // len(data)
     chosen = torch.rand(len(index), generator=generator) < SHARE
@@ -109,9 +96,8 @@ def shifted(pixels: Tensor, shift: Tensor) -> Tensor:
 def shade(size: torch.Size, draws: Draws) -> Tensor:
     """[b, 1, height, width] what is left of the light: less of it on one side of a line from top to bottom."""
     high, wide = size
-    down = (
-        TOP + (torch.arange(high) + 0.5) * (BOTTOM - TOP) / high
-    ) / HEIGHT  # [height] from 0, top, to 1, bottom
+    rows = TOP + (torch.arange(high) + 0.5) * (BOTTOM - TOP) / high  # [height] recorded pixels from the top
+    down = rows / HEIGHT  # from 0, top, to 1, bottom
     across = (torch.arange(wide) + 0.5) * WIDTH / wide  # [width] recorded pixels from the left
     edge = draws.shadow[:, :1] + (draws.shadow[:, 1:] - draws.shadow[:, :1]) * down  # [b, height]
     dark = (across > edge.unsqueeze(-1)) == draws.side.view(-1, 1, 1)  # [b, height, width]

@@ -1,4 +1,4 @@
-"""`Control`: what all trivial controls have in common, and the checks of what they are given."""
+"""`Control`: what all trivial controls have in common, and the checks of their arguments."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -7,23 +7,16 @@ import torch
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.answers import answers_of
+from nacre.tasks.metrics import answers_of
 
 
 class Control(ABC):
-    """A predictor that a network has to beat: fitted in seconds, and the same each time.
-
-    Attributes:
-        name: As in `create_control`.
-        summary: What it does, in one line of a table.
-        kinds: Kinds of data that it can be meant for.
-        parameters: Numbers that were fitted; 0 before `fit`.
-    """
+    """A predictor that a network has to beat: fitted in seconds, and the same each time."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
-    kinds: ClassVar[frozenset[Kind]]
-    parameters: int = 0
+    summary: ClassVar[str]  # one line of a table
+    kinds: ClassVar[frozenset[Kind]]  # of data that it can be meant for
+    parameters: int = 0  # numbers that were fitted
     _layout: tuple[object, ...] | None = None  # of the data it was fitted on
 
     @classmethod
@@ -32,12 +25,7 @@ class Control(ABC):
         return data.kind in cls.kinds
 
     def fit(self, data: Dataset, train: Tensor) -> None:
-        """Learn from these sequences, and from no other row of the data set.
-
-        Args:
-            data: The whole data set.
-            train: [n] indices of the training sequences.
-        """
+        """Learn from these sequences [n] of a data set, and from no other row of it."""
         _check_index("train", train)
         if not self.applies(data):
             raise ValueError(f"{self.name!r} cannot be fitted on {data.name!r}, which is {data.kind}")
@@ -49,11 +37,9 @@ class Control(ABC):
         self._layout = _layout_of(data)
 
     def predict(self, data: Dataset, index: Tensor) -> Tensor:
-        """Predict the scored answers of these sequences, in the order of `nacre.tasks.answers.answers_of`.
+        """Predict the scored answers of these sequences [n], in the order of `nacre.tasks.metrics.answers_of`.
 
-        Args:
-            data: The data set that was fitted on, or one with the same columns.
-            index: [n] indices of sequences.
+        The data set is the one that was fitted on, or has the same columns.
 
         Returns:
             [m, C] scores of the classes, the highest wins, or [m, D] numbers in the units of the data; float32.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.answers import answers_of, scored_sequences, scored_steps
+from nacre.tasks.metrics import answers_of, scored_sequences, scored_steps
 
 CHUNK_VALUES = 2**22  # numbers in the widest table of one chunk, padding included
 ROWS = 200_000  # most rows that a scikit-learn model is fitted on
@@ -26,9 +26,9 @@ def chunks(data: Dataset, index: Tensor) -> tuple[Tensor, ...]:
 def training_table(
     data: Dataset, train: Tensor, table: Callable[[Dataset, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Features [m, P] and answers [m] or [m, D] of these sequences; of too many, a part that is drawn.
+    """Features [m, P] and answers [m] or [m, D] of these sequences; of too many, a random sample.
 
-    The draw is random, because every k-th row could follow a rhythm of the data, and the same each time.
+    Not every k-th row, which could follow a rhythm of the data. The sample is the same each time.
     """
     answers = answers_of(data, train)
     keep = torch.ones(len(answers), dtype=torch.bool)
@@ -40,9 +40,6 @@ def training_table(
         parts.append(part[keep[done : done + len(part)]])
         done += len(part)
     return torch.cat(parts), answers[keep]
-
-
-# --- inputs -------------------------------------------------------------------------------------------------
 
 
 def inputs_of(data: Dataset, index: Tensor) -> Tensor:
@@ -68,7 +65,7 @@ def last_known(data: Dataset, index: Tensor) -> Tensor:
     """[m, 1] the target's value at the last step of each sequence, for forecasting."""
     if data.target_column is None:
         raise ValueError(f"{data.name}: target_column must be set for forecasting, got None")
-    return data.values[_last_row(data, index), data.target_column].unsqueeze(1)
+    return data.values[last_row(data, index), data.target_column].unsqueeze(1)
 
 
 def _windows(data: Dataset, index: Tensor) -> Tensor:
@@ -92,12 +89,9 @@ def _summaries(data: Dataset, index: Tensor) -> Tensor:
     mean = x.sum(1) / length  # padding is 0
     off = (x - mean.unsqueeze(1)).masked_fill(batch.key_padding_mask.unsqueeze(-1), 0.0)
     std = (off.square().sum(1) / length).sqrt()
-    last = data.values[_last_row(data, index)].double()
+    last = data.values[last_row(data, index)].double()
     duration = (batch.time[:, -1] - batch.time[:, 0]).unsqueeze(1)  # padding repeats the last stamp
     return torch.cat([mean, std, x[:, 0], last, length, duration], 1)
-
-
-# --- times --------------------------------------------------------------------------------------------------
 
 
 def times_of(data: Dataset, index: Tensor) -> Tensor:
@@ -114,14 +108,14 @@ def times_of(data: Dataset, index: Tensor) -> Tensor:
         return torch.cat([stamp, _since(data, row, first), number], 1)
     index = scored_sequences(data, index)
     if data.kind is Kind.FORECASTING:
-        end = data.time[_last_row(data, index)]
+        end = data.time[last_row(data, index)]
         return torch.stack([end, end % _DAY, end % 1.0], 1)
     return _rhythms(data, index)
 
 
 def _rhythms(data: Dataset, index: Tensor) -> Tensor:
     """[m, 6] when and how densely a sequence was sampled."""
-    first, last = data.time[data.start[index]], data.time[_last_row(data, index)]
+    first, last = data.time[data.start[index]], data.time[last_row(data, index)]
     length = data.length[index].double()
     longest = torch.zeros_like(first)
     if len(index):
@@ -137,5 +131,6 @@ def _since(data: Dataset, row: Tensor, first: Tensor) -> Tensor:
     return torch.stack([now - data.time[first], now - data.time[torch.maximum(row - 1, first)]], 1)
 
 
-def _last_row(data: Dataset, index: Tensor) -> Tensor:
+def last_row(data: Dataset, index: Tensor) -> Tensor:
+    """[n] rows of the last steps of these sequences."""
     return data.start[index] + data.length[index] - 1

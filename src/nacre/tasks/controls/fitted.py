@@ -1,6 +1,7 @@
-"""Controls that learn from features: the best line through the values, and a tree that sees time stamps only."""
+"""Controls that learn from features: linear models of the values, and a tree that sees time stamps only."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,19 +9,20 @@ import torch
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.answers import answers_of, scored_sequences
 from nacre.tasks.controls.base import Control
-from nacre.tasks.controls.features import chunks, inputs_of, last_known, times_of, training_table
-from nacre.tasks.controls.least_squares import LeastSquares, Line
+from nacre.tasks.controls.features import chunks, inputs_of, last_known, last_row, times_of, training_table
+from nacre.tasks.controls.least_squares import LeastSquares, LinearMap
+from nacre.tasks.metrics import answers_of, scored_sequences
 
 _TINY = 1e-8  # ridge of forecasting, as a share of each column's variance: only keeps the equations solvable
 _ITERATIONS = 1000  # of logistic regression, at most
 _DEPTH = 8  # of a tree
 _LEAF = 10  # training answers in each leaf of a tree, at least
+_RMS = " log rms"  # end of the names of the features that say how strongly an axis shakes
 
 
 class Linear(Control):
-    """The best line through the inputs, which are described at `nacre.tasks.controls.features.inputs_of`.
+    """A linear model of the inputs, which are described at `nacre.tasks.controls.features.inputs_of`.
 
     Classes: multinomial logistic regression of scikit-learn on standardised inputs. Numbers: ridge regression on
     standardised inputs, with penalty 1 as in scikit-learn. Forecasting: the same with next to no penalty, from the
@@ -30,7 +32,7 @@ class Linear(Control):
     name = "linear"
     summary = "linear or logistic regression"
     kinds = frozenset(Kind)
-    _line: Line | None = None  # for numbers
+    _line: LinearMap | None = None  # for numbers
     _classifier: Any = None  # of scikit-learn, for classes
 
     @classmethod
@@ -48,9 +50,8 @@ class Linear(Control):
 
     def _predict(self, data: Dataset, index: Tensor) -> Tensor:
         if self._line is None:
-            return _in_chunks(
-                data, index, _finite_inputs, lambda x: _class_scores(self._classifier, x, data)
-            ).float()
+            scores = partial(_class_scores, self._classifier, data=data)
+            return _in_chunks(data, index, _finite_inputs, scores).float()
         found = _in_chunks(data, index, _finite_inputs, self._line)
         return (found + _base(data, index)).float()
 
@@ -58,11 +59,10 @@ class Linear(Control):
 class TimeOnly(Control):
     """A decision tree that sees when something was measured and never what.
 
-    A warning light, not a rival: where it beats the majority class or the mean, either time itself is informative
-    (days have a rhythm, parts wear out), or the protocol leaks, for example because neighbouring rows of one
-    recording are in the training and in the test part. A network's score means little before that is settled.
-
-    What it sees is described at `nacre.tasks.controls.features.times_of`.
+    Where it beats the majority class or the mean, either time itself is informative (days have a rhythm, parts
+    wear out), or the protocol leaks, for example because neighbouring rows of one recording are in the training
+    and in the test part. A network's score means little before that is settled. Its inputs are described at
+    `nacre.tasks.controls.features.times_of`.
     """
 
     name = "time-only"
@@ -93,8 +93,32 @@ class TimeOnly(Control):
         return torch.from_numpy(self._tree.predict(x.numpy())).reshape(len(x), -1)
 
 
-def _fit_line(data: Dataset, train: Tensor) -> Line:
-    """Chunk by chunk: the equations of a line need sums over rows only."""
+class LinearRms(Control):
+    """Ridge regression on the logarithms of the last window's root mean squares, one for each axis."""
+
+    name = "linear-rms"
+    summary = "linear regression on how strongly a bearing shakes"
+    kinds = frozenset({Kind.REGRESSION})
+    _line: LinearMap
+
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether there are features of that name."""
+        return super().applies(data) and any(name.endswith(_RMS) for name in data.features)
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        x = _strength(data, scored_sequences(data, train))
+        squares = LeastSquares(x.shape[1])
+        squares.add(x, answers_of(data, train).double())
+        self._line = squares.solve(penalty=1.0 / squares.rows)
+        self.parameters = self._line.numbers
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        return self._line(_strength(data, scored_sequences(data, index))).float()
+
+
+def _fit_line(data: Dataset, train: Tensor) -> LinearMap:
+    """Chunk by chunk: the normal equations need sums over rows only."""
     squares = None
     for chunk in chunks(data, train):
         x = _finite_inputs(data, chunk)
@@ -155,3 +179,9 @@ def _finite_inputs(data: Dataset, index: Tensor) -> Tensor:
             f"{', '.join(map(repr, names)) or 'the time stamps'}; fill the gaps where the data is read"
         )
     return x
+
+
+def _strength(data: Dataset, index: Tensor) -> Tensor:
+    """[m, axes] logarithms of the root mean squares of the last row."""
+    columns = [i for i, name in enumerate(data.features) if name.endswith(_RMS)]
+    return data.values[last_row(data, index)][:, columns].double()

@@ -8,16 +8,11 @@ from torch import Tensor
 _CONSTANT = 1e-12  # a column that varies by less than this share of its mean is rounding, not data
 
 
-class Line(NamedTuple):
-    """A linear map, y = x @ weight + bias.
+class LinearMap(NamedTuple):
+    """A linear map, y = x @ weight + bias, in float64."""
 
-    Attributes:
-        weight: [P, D] float64.
-        bias: [D] float64.
-    """
-
-    weight: Tensor
-    bias: Tensor
+    weight: Tensor  # [P, D]
+    bias: Tensor  # [D]
 
     def __call__(self, x: Tensor) -> Tensor:
         """[m, D] for x [m, P]."""
@@ -30,7 +25,7 @@ class Line(NamedTuple):
 
 
 class LeastSquares:
-    """Sums over rows, enough to solve for the line that fits them best.
+    """Sums over rows, enough to solve for the linear map that fits them best.
 
     Example:
         >>> fit = LeastSquares(1)
@@ -61,12 +56,11 @@ class LeastSquares:
         self._product = self._product + both.T @ both
         self.rows += len(x)
 
-    def solve(self, penalty: float) -> Line:
-        """The best line.
+    def solve(self, penalty: float) -> LinearMap:
+        """The map of least squared error.
 
-        Args:
-            penalty: What is added to the variance of every column, all of them scaled to variance 1 before. The
-                bias is not penalised, and a column that is constant gets weight 0.
+        The penalty is added to the variance of every column, all of them scaled to variance 1 before. The bias is
+        not penalised, and a column that is constant gets weight 0.
         """
         if self._shift is None:
             raise ValueError("no rows to fit a line to; call add first")
@@ -79,4 +73,4 @@ class LeastSquares:
         unit = torch.where(varies, 1.0 / deviation, 0.0).unsqueeze(1)  # [P, 1], to variance 1
         among = unit * covariance[:p, :p] * unit.T + penalty * torch.eye(p, dtype=torch.float64)
         weight = unit * torch.linalg.solve(among, unit * covariance[:p, p:])
-        return Line(weight, mean[p:] - mean[:p] @ weight)
+        return LinearMap(weight, mean[p:] - mean[:p] @ weight)

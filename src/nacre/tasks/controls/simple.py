@@ -1,12 +1,13 @@
-"""Controls that need no features: the most frequent class, the mean answer, the last known value."""
+"""Controls that read nothing off the inputs, or a single value: the majority, the mean, the last known value."""
 
 import torch
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.answers import answers_of, scored_sequences, steps_of
+from nacre.data.rigs.life_metrics import LifeMetrics
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.features import last_known
+from nacre.tasks.metrics import answers_of, is_scored, scored_sequences, steps_of
 
 SEEN = "seen"  # name of the feature that is 1 where a step was observed and 0 where it is only asked about
 
@@ -78,6 +79,84 @@ class Persistence(Control):
         return last_known(data, scored_sequences(data, index)).repeat(1, len(data.targets))
 
 
+class LastAction(Control):
+    """The right action of the moment before; where that is unknown, the majority or mean of the training part.
+
+    It sees true answers, which no network does, so it measures how slowly answers change: an accuracy below it can
+    be had by doing nothing new.
+    """
+
+    name = "last-action"
+    summary = "the right action of the moment before"
+    kinds = frozenset({Kind.CLASSIFICATION, Kind.REGRESSION})
+    _fallback: Majority | Mean
+
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether the data set knows the answers before."""
+        return data.kind in cls.kinds and data.before is not None
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        self._fallback = Majority() if data.kind.has_classes else Mean()
+        self._fallback.fit(data, train)
+        self.parameters = self._fallback.parameters
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        if data.before is None:
+            raise ValueError(f"{data.name} does not know the answers before those of its sequences")
+        scores = self._fallback.predict(data, index)  # [m, C or D]
+        before = data.before[scored_sequences(data, index)]
+        known = is_scored(before, data.kind)
+        scores[known] = torch.eye(len(data.classes))[before[known]] if data.classes else before[known]
+        return scores
+
+
+class ZeroSteering(Control):
+    """Always the number that the data set calls neutral, such as a wheel held straight."""
+
+    name = "zero-steering"
+    summary = "straight ahead, always"
+    kinds = frozenset({Kind.REGRESSION})
+
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether there is a number for doing nothing."""
+        return data.kind in cls.kinds and data.neutral is not None
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        """Nothing to learn."""
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        if data.neutral is None:
+            raise ValueError(f"{data.name} has no number for doing nothing")
+        return torch.full((len(scored_sequences(data, index)), data.outputs), data.neutral)
+
+
+class LifeClock(Control):
+    """How much of the recording has passed. It knows the moment of failure, which is what is asked: an oracle.
+
+    The paper's inputs hold this clock: a column of time, scaled by each test recording's own end. A model that
+    reads it needs no vibration. No network here sees it.
+    """
+
+    name = "life-clock"
+    summary = "ORACLE: share of the recording that has passed, known from its end"
+    kinds = frozenset({Kind.REGRESSION})
+
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether the sequences belong to lives."""
+        return super().applies(data) and isinstance(data.metrics, LifeMetrics)
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        """Nothing to learn."""
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        assert isinstance(data.metrics, LifeMetrics)
+        share = torch.from_numpy(data.metrics.clock(scored_sequences(data, index).numpy()))
+        return share.float().unsqueeze(1)
+
+
 def _last_seen(data: Dataset, index: Tensor, fallback: Tensor) -> Tensor:
     """[m, D] for each scored step, what was last seen of the targets in its sequence."""
     row, first = steps_of(data, index)
@@ -89,7 +168,7 @@ def _last_seen(data: Dataset, index: Tensor, fallback: Tensor) -> Tensor:
     column = [data.features.index(name) for name in data.targets]
     held = data.values[row[latest.clamp(min=0)]][:, column]
     held = torch.where((latest >= begin).unsqueeze(1), held, fallback)
-    return held[~data.y[row].isnan().any(-1)]
+    return held[is_scored(data.y[row], data.kind)]
 
 
 def _mean_answer(data: Dataset, train: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`nacre table`: tables on the console and in files, and pictures beside them."""
+"""`nacre table`: tables on the console and in files, and figures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,46 +13,33 @@ from nacre.train.report.tables import csv_table, markdown_table, print_table
 
 @dataclass(frozen=True)
 class Tables:
-    """What to show.
+    """What to show."""
 
-    Attributes:
-        runs: Directory of runs.
-        task: Only this task; None for all.
-        paper: Whether to fill the paper's table instead of one for each task.
-        markdown: Where the table goes in Markdown; None for nowhere.
-        csv: Where it goes as CSV; None for nowhere.
-        plots: Where pictures go; None for `plots` among the runs.
-    """
-
-    runs: Path
-    task: str | None = None
-    paper: bool = False
-    markdown: Path | None = None
-    csv: Path | None = None
-    plots: Path | None = None
+    runs: Path  # directory of runs
+    task: str | None = None  # only this one
+    paper: bool = False  # fill the paper's table instead of one for each task
+    markdown: Path | None = None  # where the table goes in Markdown
+    csv: Path | None = None  # where it goes as CSV
+    plots: Path | None = None  # where figures go; None for `plots` among the runs
 
 
 def show(tables: Tables) -> None:
-    """Print the table, and write files and pictures."""
-    if tables.paper and tables.task is not None:
+    """Print the table, and write files and figures."""
+    runs, task = tables.runs, tables.task
+    if tables.paper and task is not None:
         raise ValueError("--paper has all tasks of the paper; leave --task out")
     if tables.paper:
-        print_paper_table(tables.runs)
+        print_paper_table(runs)
     else:
-        print_table(tables.runs, task=tables.task)
+        print_table(runs, task=task)
     written = []
-    for path, text in ((tables.markdown, _markdown), (tables.csv, _csv)):
-        if path is not None:
-            written.append(write_atomic(path, text(tables).encode()))
+    if tables.markdown is not None:
+        text = markdown_paper_table(runs) if tables.paper else markdown_table(runs, task=task)
+        written.append(write_atomic(tables.markdown, text.encode()))
+    if tables.csv is not None:
+        text = csv_paper_table(runs) if tables.paper else csv_table(runs, task=task)
+        written.append(write_atomic(tables.csv, text.encode()))
     if not tables.paper:
-        written += write_plots(tables.runs, tables.plots or tables.runs / "plots")
+        written += write_plots(runs, tables.plots or runs / "plots")
     for path in written:
         Console().print(f"wrote {path}", soft_wrap=True, highlight=False)
-
-
-def _markdown(tables: Tables) -> str:
-    return markdown_paper_table(tables.runs) if tables.paper else markdown_table(tables.runs, task=tables.task)
-
-
-def _csv(tables: Tables) -> str:
-    return csv_paper_table(tables.runs) if tables.paper else csv_table(tables.runs, task=tables.task)

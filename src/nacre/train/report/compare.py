@@ -16,7 +16,7 @@ from nacre.train.report.statistics import corrected_t_test, holm, mean_and_std, 
 REFERENCE = "nac"  # the model that others are compared with
 
 
-class Setting(NamedTuple):
+class BlockSetting(NamedTuple):
     """What runs must share to be compared."""
 
     task: str
@@ -33,17 +33,11 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Comparable runs.
+    """Comparable runs."""
 
-    Attributes:
-        setting: What they share; of controls, which do not train, only task, metric, data and folds.
-        results: The runs, one for each model, fold and seed.
-        repeated: Runs that are left out because there is another one of that model, fold and seed.
-    """
-
-    setting: Setting
-    results: tuple[Result, ...]
-    repeated: tuple[Result, ...] = ()
+    setting: BlockSetting  # what they share; controls, which do not train, share only task, metric, data and folds
+    results: tuple[Result, ...]  # one for each model, fold and seed
+    repeated: tuple[Result, ...] = ()  # left out: there is another run of that model, fold and seed
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -52,53 +46,32 @@ class Block:
 
 
 class Comparison(NamedTuple):
-    """A model against NAC over the folds and seeds that both have.
+    """A model against NAC over the folds and seeds that both have."""
 
-    Attributes:
-        difference: Mean of the model's number less NAC's.
-        p: Chance of a difference at least as large if there were none, corrected for the number of models;
-            None where no test can be made.
-        cells: Folds and seeds that both have.
-    """
-
-    difference: float
-    p: float | None
-    cells: int
+    difference: float  # mean of the model's metric minus NAC's
+    p: float | None  # two-sided, corrected for the number of models; None where no test can be made
+    cells: int  # folds and seeds that both have
 
 
 @dataclass(frozen=True)
-class Row:
-    """A model or control in a block.
-
-    Attributes:
-        model: Its name.
-        control: Whether it is a control.
-        mean: Mean over folds; NaN if any run diverged.
-        std: Sample standard deviation over folds; None with one fold.
-        diverged: Runs that ended without a number.
-        runs: All its runs.
-        folds: Folds that it has.
-        parameters: Fewest and most trainable numbers of its runs.
-        seconds: Mean time of a run.
-        rank: 1 = best; None for controls, diverged models and those that lack a fold that another one has.
-        against: Comparison with NAC; None for NAC itself, where one of them diverged, or without common runs.
-    """
+class ModelRow:
+    """A model or control in a block."""
 
     model: str
     control: bool
-    mean: float
-    std: float | None
-    diverged: int
+    mean: float  # over folds; NaN if any run diverged
+    std: float | None  # sample standard deviation over folds; None with one fold
+    diverged: int  # number of runs that diverged
     runs: int
     folds: frozenset[int]
-    parameters: tuple[int, int]
-    seconds: float
-    rank: float | None = None
-    against: Comparison | None = None
+    parameters: tuple[int, int]  # fewest and most trainable parameters of its runs
+    seconds: float  # mean time of a run
+    rank: float | None = None  # 1 = best; None for controls, diverged models and those that lack a fold
+    against: Comparison | None = None  # with NAC; None for NAC itself, where one diverged, or without common runs
 
 
 def blocks_of(results: Iterable[Result]) -> list[Block]:
-    """Put comparable runs together, in the order of tasks; controls go with every block of their data."""
+    """Group comparable runs, in the order of tasks; controls join every block of their data."""
     results = list(results)
     settings = dict.fromkeys(_setting(r) for r in results if not r.control)
     homes = {_data(s) for s in settings}
@@ -115,12 +88,12 @@ def blocks_of(results: Iterable[Result]) -> list[Block]:
     return blocks
 
 
-def rows_of(block: Block, metric: str | None = None) -> list[Row]:
+def rows_of(block: Block, metric: str | None = None) -> list[ModelRow]:
     """One row a model: ranked ones first, best first, then those without a rank, then controls.
 
     Args:
         block: Comparable runs.
-        metric: Another number of the runs than the one that ranks; it must be better in the same direction.
+        metric: Another metric of the runs than the one that ranks; the same direction must be better.
     """
     metric = metric or block.setting.metric
     runs: dict[str, list[Result]] = {}
@@ -136,22 +109,17 @@ def rows_of(block: Block, metric: str | None = None) -> list[Row]:
     rows = [replace(row, rank=place.get(row.model), against=against.get(row.model)) for row in rows]
     sign = 1 if block.setting.better == "lower" else -1
 
-    def place_of(row: Row) -> tuple[bool, float, int, float, str]:
+    def place_of(row: ModelRow) -> tuple[bool, float, int, float, str]:
         return row.control, row.rank or math.inf, row.diverged, 0.0 if row.diverged else sign * row.mean, row.model
 
     return sorted(rows, key=place_of)
 
 
 class MeanRanks(NamedTuple):
-    """Ranks over several tasks.
+    """Ranks over several tasks."""
 
-    Attributes:
-        tasks: Those on which all these models have results.
-        ranks: Of each model, its rank among these models on each of the tasks; best mean first.
-    """
-
-    tasks: tuple[str, ...]
-    ranks: dict[str, tuple[float, ...]]
+    tasks: tuple[str, ...]  # on which all these models have results
+    ranks: dict[str, tuple[float, ...]]  # of each model among these, on each of the tasks; best mean first
 
     def mean(self, model: str) -> float:
         """Mean over the tasks."""
@@ -161,11 +129,8 @@ class MeanRanks(NamedTuple):
 def mean_ranks(blocks: Sequence[Block]) -> MeanRanks | None:
     """Rank models over the tasks on which they all have results; None with fewer than two such models.
 
-    Of all choices of tasks, the one that has the most numbers (tasks times models) is taken, of equal ones the one
-    with more tasks. A model that diverged shares the last places.
-
-    Args:
-        blocks: One for each task.
+    Of all choices of tasks, the one with the most values (tasks times models) is taken, of equal ones the one with
+    more tasks. A model that diverged shares the last places. Each block must be of another task.
     """
     scores = {b.setting.task: _scores(b) for b in blocks}
     if len(scores) < len(blocks):
@@ -184,25 +149,24 @@ def mean_ranks(blocks: Sequence[Block]) -> MeanRanks | None:
     return MeanRanks(best, dict(sorted(placed.items(), key=lambda item: (sum(item[1]), item[0]))))
 
 
-def _setting(r: Result) -> Setting:
-    budget = (r.profile, r.steps, r.batch_size, r.recipe)
-    return Setting(r.task, r.metric, r.better, *budget, r.form, r.data, r.folds)
+def _setting(r: Result) -> BlockSetting:
+    return BlockSetting(*(getattr(r, name) for name in BlockSetting._fields))
 
 
-def _data(setting: Setting) -> tuple[object, ...]:
+def _data(setting: BlockSetting) -> tuple[object, ...]:
     """What a control must share with the models beside it."""
     return (setting.task, setting.metric, setting.better, setting.form, setting.data, setting.folds)
 
 
-def _row(model: str, runs: Sequence[Result], metric: str) -> Row:
+def _row(model: str, runs: Sequence[Result], metric: str) -> ModelRow:
     by_fold: dict[int, list[float]] = {}
     for r in runs:
-        by_fold.setdefault(r.fold, []).append(_number(r, metric))
+        by_fold.setdefault(r.fold, []).append(_value(r, metric))
     # Seeds are averaged within a fold first: the spread is that of folds.
     spread = mean_and_std([sum(values) / len(values) for values in by_fold.values()])
-    diverged = sum(not math.isfinite(_number(r, metric)) for r in runs)
+    diverged = sum(not math.isfinite(_value(r, metric)) for r in runs)
     sizes = [r.parameters for r in runs]
-    return Row(
+    return ModelRow(
         model=model,
         control=runs[0].control,
         mean=math.nan if diverged else spread.mean,
@@ -216,7 +180,7 @@ def _row(model: str, runs: Sequence[Result], metric: str) -> Row:
 
 
 def _against(runs: dict[str, list[Result]], metric: str) -> dict[str, Comparison]:
-    """Every model, and every control, against NAC; corrected among models and, apart, among controls."""
+    """Every model and control against NAC; p is corrected among models and, separately, among controls."""
     found: dict[str, Comparison] = {}
     for control in (False, True):
         pairs = {
@@ -231,24 +195,24 @@ def _against(runs: dict[str, list[Result]], metric: str) -> dict[str, Comparison
 
 
 def _compare(mine: Sequence[Result], reference: Sequence[Result], metric: str) -> Comparison | None:
-    if not all(math.isfinite(_number(r, metric)) for r in (*mine, *reference)):
+    if not all(math.isfinite(_value(r, metric)) for r in (*mine, *reference)):
         return None
     theirs = {(r.fold, r.seed, r.split): r for r in reference}
     pairs = [(r, theirs[key]) for r in mine if (key := (r.fold, r.seed, r.split)) in theirs]
     if not pairs:
         return None
-    differences = [_number(a, metric) - _number(b, metric) for a, b in pairs]
+    differences = [_value(a, metric) - _value(b, metric) for a, b in pairs]
     share = sum(b.test / max(b.train, 1) for _, b in pairs) / len(pairs)
     return Comparison(mean_and_std(differences).mean, corrected_t_test(differences, share), len(pairs))
 
 
-def _number(r: Result, metric: str) -> float:
+def _value(r: Result, metric: str) -> float:
     value = r.number(metric)
     return math.nan if value is None else value
 
 
 def _scores(block: Block) -> dict[str, float]:
-    """Of each model that has all folds: its mean, so that lower is better, or a number above all of them."""
+    """Mean of each model that has all folds, so that lower is better; above all others if it diverged."""
     rows = [row for row in rows_of(block) if not row.control and (row.rank is not None or row.diverged)]
     sign = 1 if block.setting.better == "lower" else -1
     finite = [sign * row.mean for row in rows if not row.diverged]

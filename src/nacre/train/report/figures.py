@@ -1,9 +1,10 @@
-"""Pictures of a grid of runs, as PNG bytes: ranks, confusions, forecasts, losses. Needs matplotlib."""
+"""Figures of a grid of runs, as PNG bytes: ranks, confusions, forecasts, losses. Needs matplotlib."""
 
 import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,11 @@ from nacre.train.report.run_figures import NothingToDraw, forecast_curves, loss_
 from nacre.train.report.statistics import critical_difference
 
 _ACROSS = 4  # panels side by side
-_NUMBERED = 12  # classes up to which a share stands in every cell
+_NUMBERED = 12  # most classes for which every cell shows its share
 
 
 def rank_diagram(blocks: Sequence[Block]) -> bytes:
-    """Mean ranks over tasks, with what cannot be told apart from the best (Nemenyi's test) shaded.
-
-    Args:
-        blocks: One for each task.
+    """Mean ranks over tasks; shaded: not significantly different from the best (Nemenyi's test).
 
     Raises:
         NothingToDraw: If no two models have results on a common task.
@@ -58,7 +56,7 @@ def rank_diagram(blocks: Sequence[Block]) -> bytes:
 
 
 def confusion_matrices(block: Block) -> bytes:
-    """What each true class was taken for, in % of it, summed over folds; a panel for each model.
+    """Confusion matrices in % of each true class, summed over folds; a panel for each model.
 
     Raises:
         NothingToDraw: If no run has classes.
@@ -89,26 +87,15 @@ def confusion_matrices(block: Block) -> bytes:
 
 
 def write_plots(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Path]:
-    """Draw what the runs under a directory allow, and say what is left out and why.
-
-    Args:
-        directory: A grid of runs, as `nacre train` makes it.
-        out: Where to put the pictures; made if it does not exist.
-
-    Returns:
-        The files that were written.
-    """
+    """Draw what the runs under a directory allow into `out`, print what is left out and why; returns the files."""
     found = find_results(directory)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     blocks = blocks_of(found.results)
-    jobs: list[tuple[str, Callable[[], bytes]]] = []
-    for profile, chosen in _one_a_task(blocks).items():
-        jobs.append((f"ranks-{profile}", lambda chosen=chosen: rank_diagram(chosen)))
+    jobs = [(f"ranks-{name}", partial(rank_diagram, chosen)) for name, chosen in _one_a_task(blocks).items()]
     for stem, block in _stems(blocks).items():
-        for name, draw in _plots_of(block).items():
-            jobs.append((f"{name}-{stem}", lambda draw=draw, block=block: draw(block)))
+        jobs += [(f"{name}-{stem}", partial(draw, block)) for name, draw in _plots_of(block).items()]
     written = []
     for stem, draw in jobs:
         path = out / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', stem)}.png"
@@ -120,7 +107,7 @@ def write_plots(directory: str | os.PathLike[str], out: str | os.PathLike[str]) 
 
 
 def _plots_of(block: Block) -> dict[str, Callable[[Block], bytes]]:
-    """Pictures that make sense for what the block's task asks."""
+    """Figures that make sense for the kind of task."""
     kind = block.results[0].kind
     plots: dict[str, Callable[[Block], bytes]] = {"loss": loss_curves}
     if kind in (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION):
@@ -172,9 +159,8 @@ def _plot_confusion(ax: Axes, counts: NDArray[np.int64], classes: Sequence[str])
     if len(classes) <= _NUMBERED:
         for (i, j), value in np.ndenumerate(share):
             if value >= 0.5:
-                ax.text(
-                    j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color="w" if value > 55 else "k"
-                )
+                colour = "w" if value > 55 else "k"
+                ax.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the paper's results table says: 32 models on nine columns. Its figures are quoted, never measured."""
+"""What the paper's results table says: 32 models on nine columns. Its numbers are quoted, never measured."""
 
 import csv
 from collections.abc import Mapping
@@ -12,21 +12,13 @@ _FILE = "paper_table.csv"
 
 
 class Column(NamedTuple):
-    """A column of the paper's table.
+    """A column of the paper's table."""
 
-    Attributes:
-        name: Name of the task, or of the data set where a task has several.
-        task: Name of the task.
-        metric: Name of the number; of bearings, one of several numbers of a run.
-        better: "lower" or "higher".
-        places: Digits after the point that the paper prints.
-    """
-
-    name: str
+    name: str  # of the task, or of the data set where a task has several
     task: str
-    metric: str
-    better: str
-    places: int
+    metric: str  # of bearings, one of several metrics of a run
+    better: str  # "lower" or "higher"
+    places: int  # digits after the point that the paper prints
 
 
 COLUMNS = (
@@ -42,7 +34,7 @@ COLUMNS = (
 )
 
 
-class Reported(NamedTuple):
+class ReportedMetric(NamedTuple):
     """A cell: mean and standard deviation over the paper's five folds, with its digits after the point."""
 
     mean: float
@@ -54,12 +46,8 @@ class Reported(NamedTuple):
         return f"{self.mean:.{self.places}f} ± {self.std:.{self.places}f}"
 
 
-def reported(model: str, column: str) -> Reported | None:
-    """The paper's figure for a model; None for models and controls that it does not have.
-
-    Args:
-        model: Name of a model.
-        column: Name of one of `COLUMNS`.
+def reported(model: str, column: str) -> ReportedMetric | None:
+    """The paper's metric of a model in one of `COLUMNS`; None for models and controls that it does not have.
 
     Example:
         >>> str(reported("nac", "ettm1"))
@@ -82,7 +70,7 @@ def paper_models() -> tuple[str, ...]:
 
 
 def paper_column(task: str, metric: str) -> Column | None:
-    """The column that holds a task's number, if the paper has that number.
+    """The column that holds a metric of a task, if the paper has it.
 
     Example:
         >>> paper_column("ettm1", "mse").name, paper_column("ettm1", "mae")
@@ -92,10 +80,10 @@ def paper_column(task: str, metric: str) -> Column | None:
 
 
 @cache
-def _cells() -> Mapping[tuple[str, str], Reported]:
+def _cells() -> Mapping[tuple[str, str], ReportedMetric]:
     text = files("nacre.train.report").joinpath(_FILE).read_text(encoding="utf-8")
     places = {c.name: c.places for c in COLUMNS}
     return {
-        (row["model"], row["column"]): Reported(float(row["mean"]), float(row["std"]), places[row["column"]])
+        (row["model"], row["column"]): ReportedMetric(float(row["mean"]), float(row["std"]), places[row["column"]])
         for row in csv.DictReader(text.splitlines())
     }

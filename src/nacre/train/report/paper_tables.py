@@ -1,25 +1,25 @@
 """The paper's results table with our runs in it: nine columns, a row for each model. Needs rich."""
 
-import csv
-import io
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nacre._util.text import markdown_rows
+from nacre._util.text import console_table, csv_text, markdown_rows
 from nacre.models._registry import list_models
-from nacre.train.report.compare import Block, Row, blocks_of, rows_of
+from nacre.train.report.compare import Block, ModelRow, blocks_of, rows_of
 from nacre.train.report.paper import COLUMNS, Column, paper_models, reported
 from nacre.train.report.results import find_results
 from nacre.train.report.tables import MISSING, best_of, heading, number, places_for, value_of
 
 _CAPTION = "Each cell: ours, mean ± sample standard deviation over folds (reported by the paper)."
-_CSV = ("profile", "steps", "form", "reported mean", "reported std")
+_CSV = (
+    *("model", "control", "column", "mean", "std", "folds", "of", "diverged"),
+    *("profile", "steps", "form", "reported mean", "reported std"),
+)
 
 
 class _Filled(NamedTuple):
@@ -27,13 +27,13 @@ class _Filled(NamedTuple):
 
     column: Column
     block: Block | None
-    rows: dict[str, Row]
+    rows: dict[str, ModelRow]
     best: set[str]
     places: int
 
 
 class _Grid(NamedTuple):
-    """All columns, the names of the rows, and what is to be said beneath."""
+    """All columns, the names of the rows, and notes."""
 
     columns: list[_Filled]
     models: list[str]
@@ -42,11 +42,9 @@ class _Grid(NamedTuple):
 
 
 def print_paper_table(directory: str | os.PathLike[str], *, profile: str | None = None) -> None:
-    """Print the paper's table with our figures beside the reported ones.
+    """Print the paper's table with our metrics beside the reported ones.
 
-    Args:
-        directory: A grid of runs, as `nacre train` makes it.
-        profile: Only runs of this budget; by default, of each task the block with the most runs.
+    Of each task the block with the most runs is shown; with a profile, only runs of this budget count.
     """
     grid = _grid(directory, profile)
     console = Console(highlight=False)
@@ -57,12 +55,7 @@ def print_paper_table(directory: str | os.PathLike[str], *, profile: str | None 
 
 
 def markdown_paper_table(directory: str | os.PathLike[str], *, profile: str | None = None) -> str:
-    """The same table in Markdown.
-
-    Args:
-        directory: A grid of runs.
-        profile: Only runs of this budget.
-    """
+    """The same table in Markdown."""
     grid = _grid(directory, profile)
     rows = []
     for model in (*grid.models, *grid.controls):
@@ -73,20 +66,14 @@ def markdown_paper_table(directory: str | os.PathLike[str], *, profile: str | No
 
 
 def csv_paper_table(directory: str | os.PathLike[str], *, profile: str | None = None) -> str:
-    """The same figures in CSV, unrounded, a line for each model and column.
-
-    Args:
-        directory: A grid of runs.
-        profile: Only runs of this budget.
-    """
+    """The same values in CSV, unrounded, a line for each model and column."""
     grid = _grid(directory, profile)
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["model", "control", "column", "mean", "std", "folds", "of", "diverged", *_CSV])
-    for model in (*grid.models, *grid.controls):
-        for filled in grid.columns:
-            writer.writerow([model, model in grid.controls, filled.column.name, *_raw(filled, model)])
-    return buffer.getvalue()
+    lines = [
+        [model, model in grid.controls, filled.column.name, *_raw(filled, model)]
+        for model in (*grid.models, *grid.controls)
+        for filled in grid.columns
+    ]
+    return csv_text(_CSV, lines)
 
 
 def _grid(directory: str | os.PathLike[str], profile: str | None) -> _Grid:
@@ -126,19 +113,14 @@ def _title(column: Column) -> str:
 
 
 def _rich(grid: _Grid) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("model", no_wrap=True)
-    for filled in grid.columns:
-        table.add_column(_title(filled.column), justify="right", no_wrap=True)
+    table = console_table(["model", *(_title(filled.column) for filled in grid.columns)])
     for names, title in ((grid.models, ""), (grid.controls, "controls")):
         if title and names:
             table.add_section()
             table.add_row(Text(title, style="italic"))
         for model in names:
-            bold = ["bold" if model in f.best else "" for f in grid.columns]
-            cells = [
-                Text(_ours(f, model), b) + Text(_paper(f, model)) for f, b in zip(grid.columns, bold, strict=True)
-            ]
+            ours = [Text(_ours(f, model), "bold" if model in f.best else "") for f in grid.columns]
+            cells = [text + Text(_paper(f, model)) for text, f in zip(ours, grid.columns, strict=True)]
             table.add_row(Text(model), *cells)
     return table
 
@@ -160,7 +142,7 @@ def _fitting(grid: _Grid, width: int) -> list[list[_Filled]]:
 
 
 def _ours(filled: _Filled, model: str, mark: str = "") -> str:
-    """Our figure, between marks if it is the best one."""
+    """Our metric, between marks if it is the best one."""
     row = filled.rows.get(model)
     if row is None or filled.block is None:
         return MISSING
@@ -170,15 +152,15 @@ def _ours(filled: _Filled, model: str, mark: str = "") -> str:
 
 
 def _paper(filled: _Filled, model: str) -> str:
-    figure = reported(model, filled.column.name)
-    return "" if figure is None else f" ({number(figure.mean, figure.places)})"
+    quoted = reported(model, filled.column.name)
+    return "" if quoted is None else f" ({number(quoted.mean, quoted.places)})"
 
 
 def _raw(filled: _Filled, model: str) -> list[object]:
-    row, figure, block = filled.rows.get(model), reported(model, filled.column.name), filled.block
+    row, quoted, block = filled.rows.get(model), reported(model, filled.column.name), filled.block
     ours: list[object] = [""] * 8
     if row is not None and block is not None:
         s = block.setting
         mean = "" if row.diverged else row.mean
         ours = [mean, row.std, len(row.folds), s.folds, row.diverged, s.profile, s.steps, s.form]
-    return [*ours, *((figure.mean, figure.std) if figure else ("", ""))]
+    return [*ours, *((quoted.mean, quoted.std) if quoted else ("", ""))]

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,95 +15,55 @@ FILE = "result.json"
 
 @dataclass(frozen=True)
 class Result:
-    """One run: a model on one fold of a task.
+    """One run: a model on one fold of a task."""
 
-    Attributes:
-        directory: The run, with its log and predictions.
-        task: Name of the task.
-        model: Name of the model or of the control.
-        control: Whether it is a trivial control, which gets no rank.
-        fold: Number of the fold, from 0.
-        seed: Seed of the weights.
-        folds: How many folds the task is cut into.
-        kind: What is asked of a sequence.
-        metric: Name of the number that ranks.
-        better: "lower" or "higher".
-        value: That number on the test part; not finite where training diverged.
-        metrics: Every number of the test part by name.
-        parameters: Trainable numbers.
-        seconds: Time of the run.
-        profile: Name of the budget.
-        steps: Most training steps that it allows.
-        batch_size: Sequences of a step.
-        form: Which form of the data was read.
-        data: Checksum of the data.
-        train: Sequences that trained.
-        test: Sequences that were scored.
-        split: Checksum of who was where.
-        recipe: Checksum of the recipe.
-        classes: Names of the classes; empty for numbers.
-        confusion: Counts, a row for each true class and a column for each answer; None for numbers.
-    """
-
-    directory: Path
+    directory: Path  # with log and predictions
     task: str
-    model: str
-    control: bool
-    fold: int
-    seed: int
-    folds: int
-    kind: str
-    metric: str
-    better: str
-    value: float
-    metrics: dict[str, float]
-    parameters: int
-    seconds: float
-    profile: str
-    steps: int
+    model: str  # or the control
+    control: bool  # a trivial control gets no rank
+    fold: int  # from 0
+    seed: int  # of the weights
+    folds: int  # of the task
+    kind: str  # what is asked of a sequence
+    metric: str  # that ranks
+    better: str  # "lower" or "higher"
+    value: float  # of that metric on the test part; not finite where training diverged
+    metrics: dict[str, float]  # all of the test part
+    parameters: int  # that are trained
+    seconds: float  # time of the run
+    profile: str  # name of the budget
+    steps: int  # most that the budget allows
     batch_size: int
-    form: str
-    data: str
-    train: int
-    test: int
-    split: str
-    recipe: str
-    classes: tuple[str, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] | None = None
+    form: str  # which form of the data was read
+    data: str  # checksum
+    train: int  # sequences
+    test: int  # sequences
+    split: str  # checksum of the sequences' assignment to parts
+    recipe: str  # checksum
+    classes: tuple[str, ...] = ()  # names; empty for regression
+    confusion: tuple[tuple[int, ...], ...] | None = None  # counts [true class][answer]; None for regression
 
     @property
     def diverged(self) -> bool:
-        """Whether the run ended without a number."""
+        """Whether training ended without a finite metric."""
         return not math.isfinite(self.value)
 
     def number(self, metric: str) -> float | None:
-        """A number of the test part by its name; None if the run has none of that name.
-
-        Of a run that diverged, every number is lost.
-        """
+        """A metric of the test part by its name; None if the run has none of that name, NaN if it diverged."""
         if self.diverged:
             return math.nan
         return self.value if metric == self.metric else self.metrics.get(metric)
 
 
 class Found(NamedTuple):
-    """What lies under a directory.
+    """What is under a directory."""
 
-    Attributes:
-        results: Of all runs that can be read, in the order of their paths.
-        damaged: One line for each file that cannot.
-    """
-
-    results: list[Result]
-    damaged: list[str]
+    results: list[Result]  # of all runs that can be read, in the order of their paths
+    damaged: list[str]  # one line for each file that cannot
 
 
 def find_results(directory: str | os.PathLike[str], task: str | None = None) -> Found:
-    """Read every result file under a directory, at any depth, and say which are damaged.
-
-    Args:
-        directory: A grid of runs, or a part of one.
-        task: Only results of this task.
+    """Read every result file under a directory, at any depth, or only those of a task; names damaged files.
 
     Raises:
         FileNotFoundError: If there is no result at all.
@@ -126,16 +85,11 @@ def find_results(directory: str | os.PathLike[str], task: str | None = None) -> 
         more = "".join(f"\n{line}" for line in damaged)
         raise FileNotFoundError(f"no results under {root}; `nacre train TASK -m nac` makes some{more}")
     if task is not None:
-        results = _of_task(results, task, root)
-    return Found(results, damaged)
-
-
-def _of_task(results: list[Result], task: str, root: Path) -> list[Result]:
-    chosen = [r for r in results if r.task == task]
-    if not chosen:
         known = sorted({r.task for r in results})
-        raise ValueError(f"no results of task {task!r} under {root}; {there_are(task, known)}")
-    return chosen
+        if task not in known:
+            raise ValueError(f"no results of task {task!r} under {root}; {there_are(task, known)}")
+        results = [r for r in results if r.task == task]
+    return Found(results, damaged)
 
 
 def _read(path: Path) -> Result:
@@ -205,19 +159,17 @@ def _real(data: dict[str, Any], name: str) -> float:
     return float(value)
 
 
-def _counts(rows: object, classes: int) -> tuple[tuple[int, ...], ...] | None:
+def _counts(rows: Any, classes: int) -> tuple[tuple[int, ...], ...] | None:  # noqa: ANN401
     if rows is None:
         return None
-    if not isinstance(rows, list) or not all(_is_row(row, classes) for row in rows) or len(rows) != classes:
+    if not _is_list(rows, classes) or not all(_is_list(row, classes) and all(map(_is_count, row)) for row in rows):
         raise ValueError(f"confusion must hold {classes} rows of {classes} counts, one for each class")
     return tuple(tuple(row) for row in rows)
 
 
-def _is_row(row: object, classes: int) -> bool:
-    """Whether it is a list of so many counts."""
-    if not isinstance(row, list):
-        return False
-    counts: Sequence[object] = row
-    return len(counts) == classes and all(
-        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in counts
-    )
+def _is_list(value: object, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length
+
+
+def _is_count(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n >= 0

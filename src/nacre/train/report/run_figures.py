@@ -1,4 +1,4 @@
-"""Pictures of what single runs left behind: forecasts and training logs, as PNG bytes. Needs matplotlib."""
+"""Figures from the files of single runs, forecasts and training logs, as PNG bytes. Needs matplotlib."""
 
 import csv
 import math
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, TITLE, open_frame, png
+from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, TITLE, legend_below, open_frame, png
 from nacre.train.report.compare import REFERENCE, Block, rows_of
 from nacre.train.report.results import Result
 
@@ -23,7 +23,7 @@ SHOWN = len(COLOURS)  # lines that a panel has room for
 
 
 class NothingToDraw(ValueError):
-    """The runs do not hold what a picture shows; the message says what is missing."""
+    """The runs do not hold what a figure shows; the message says what is missing."""
 
 
 def leading(block: Block, having: set[str]) -> list[str]:
@@ -64,8 +64,7 @@ def forecast_curves(block: Block) -> bytes:
     _plot_forecasts(panels[1], forecasts, names, slice(first, first + 1))
     panels[1].set_title(f"window {first:,} alone", loc="left", fontsize=TITLE)
     panels[0].set_ylabel(f"{block.setting.task}, raw units", fontsize=TEXT)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL)
+    legend_below(figure, 4)
     return png(figure)
 
 
@@ -92,8 +91,7 @@ def loss_curves(block: Block) -> bytes:
         open_frame(ax)
         if all((losses > 0).all() for losses in drawn):
             _logarithmic(ax)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL)
+    legend_below(figure, 4)
     several = any(len(logs[name]) > 1 for name in names)
     band = "mean over runs, shaded from lowest to highest" if several else "one run a model"
     figure.suptitle(f"{block.setting.task}, {block.setting.profile}: {band}", fontsize=TITLE)
@@ -101,7 +99,7 @@ def loss_curves(block: Block) -> bytes:
 
 
 def _comparable(block: Block) -> dict[str, Forecast]:
-    """Forecasts of one fold and seed, of models that answered the same windows; those with the most models."""
+    """Forecasts of the fold and seed for which most models predicted the same windows."""
     groups: dict[tuple[int, int, bytes], dict[str, Forecast]] = {}
     for r in block.results:
         forecast = _forecast(r)
@@ -113,7 +111,7 @@ def _comparable(block: Block) -> dict[str, Forecast]:
 
 
 def _forecast(r: Result) -> Forecast | None:
-    """What a run forecast; None if it forecast nothing, diverged, or left a damaged file."""
+    """The forecasts of a run; None if it has none, diverged, or left a damaged file."""
     path = r.directory / "predictions.npz"
     if r.kind != "forecasting" or not path.is_file():
         return None

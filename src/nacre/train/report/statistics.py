@@ -1,4 +1,4 @@
-"""Numbers about numbers of runs: spread over folds, ranks, and whether a difference is more than chance."""
+"""Statistics of the metrics of runs: spread over folds, ranks, and significance of differences."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ import numpy as np
 from nacre._util.checks import real, whole
 
 ENOUGH = 3  # pairs of runs; a test with fewer says nothing
-_Z = 1.959963984540054  # two-sided 95 % of a normal distribution
-_ROUNDING = 1e-12  # relative to the numbers: differences that vary by less do not vary
+_ROUNDING = 1e-12  # relative: differences that vary by less count as equal
 
 
 class Spread(NamedTuple):
@@ -42,13 +41,11 @@ def ranks(values: Sequence[float], better: str) -> list[float | None]:
         >>> ranks([0.3, 0.1, float("nan"), 0.1], "lower")
         [3.0, 1.5, None, 1.5]
     """
+    from scipy.stats import rankdata
+
     sign = {"lower": 1.0, "higher": -1.0}[better]
-    finite = np.array([sign * v for v in values if math.isfinite(v)])
-    places = []
-    for value in values:
-        before, equal = (finite < sign * value).sum(), (finite == sign * value).sum()
-        places.append(float(before + (equal + 1) / 2) if math.isfinite(value) else None)
-    return places
+    places = rankdata([sign * v if math.isfinite(v) else math.nan for v in values], nan_policy="omit")
+    return [None if math.isnan(place) else float(place) for place in places]
 
 
 def corrected_t_test(differences: Sequence[float], test_by_train: float) -> float | None:
@@ -85,7 +82,7 @@ def corrected_t_test(differences: Sequence[float], test_by_train: float) -> floa
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's correction of several p values, so that the chance of any false finding stays at the level asked for.
+    """Holm's correction of several p values, which controls the chance of any false positive.
 
     None (no test) stays None and does not count.
 
@@ -103,7 +100,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def critical_difference(models: int, tasks: int) -> float:
-    """Mean ranks of two models that are closer than this cannot be told apart (Nemenyi's test at 5%).
+    """Mean ranks closer than this do not differ significantly (Nemenyi's test at 5%).
 
     Example:
         >>> round(critical_difference(4, 10), 2)
@@ -118,17 +115,17 @@ def critical_difference(models: int, tasks: int) -> float:
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a success rate. It stays within 0 and 1, and has a width even if all succeeded.
+    """Wilson's 95 % confidence interval of a success rate; it has a width even if all succeeded.
 
     Example:
         >>> [round(limit, 3) for limit in wilson(10, 10)]
         [0.722, 1.0]
     """
+    from scipy.stats import binomtest
+
     if not 0 <= successes <= trials or trials == 0:
         raise ValueError(
             f"successes must be 0 to {trials}, the trials, of which there must be one, got {successes}"
         )
-    share = successes / trials
-    middle = (share + _Z**2 / (2 * trials)) / (1 + _Z**2 / trials)
-    half = _Z / (1 + _Z**2 / trials) * math.sqrt(share * (1 - share) / trials + _Z**2 / (4 * trials**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)

@@ -3,8 +3,6 @@
 Every block of comparable runs is a table of its own; its heading says what the runs share.
 """
 
-import csv
-import io
 import math
 import os
 from collections.abc import Sequence
@@ -15,21 +13,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nacre._util.text import markdown_rows
-from nacre.train.report.compare import REFERENCE, Block, Comparison, Row, Setting, blocks_of, rows_of
-from nacre.train.report.paper import paper_column, reported
+from nacre._util.text import csv_text, markdown_rows
+from nacre.train.report.compare import REFERENCE, Block, BlockSetting, Comparison, ModelRow, blocks_of, rows_of
+from nacre.train.report.paper import ReportedMetric, paper_column, reported
 from nacre.train.report.results import find_results
 
 MISSING = "–"  # noqa: RUF001  a dash
-_LEVEL = 0.05  # a smaller p is called a difference
-_WIDE = 110  # columns of a console that has room for the spread of the paper's figures
+_LEVEL = 0.05  # of significance
+_WIDE = 110  # columns of a console that has room for the spread of the paper's metrics
 CAPTION = (
     "± sample standard deviation over folds. rank: without controls, diverged models and those that lack folds. "
     f"vs {REFERENCE}: mean difference over common folds and seeds; p: two-sided corrected resampled t-test "
     f"(Nadeau and Bengio), with Holm's correction for the number of models; unclear: p of {_LEVEL} or more. "
     "Where all folds are scored on one test part (splits by time, official ones), p speaks of other training "
     "parts, not of other test data. seconds: mean of a run. "
-    "reported: the paper's figure, of other splits and budgets."
+    "reported: the paper's metric, of other splits and budgets."
 )
 
 
@@ -39,7 +37,7 @@ _CSV = (
 )
 
 
-class Line(NamedTuple):
+class TableLine(NamedTuple):
     """A row of a table in words."""
 
     model: str
@@ -53,12 +51,7 @@ class Line(NamedTuple):
 
 
 def print_table(directory: str | os.PathLike[str], *, task: str | None = None) -> None:
-    """Print a table for each block of comparable runs under a directory.
-
-    Args:
-        directory: A grid of runs, as `nacre train` makes it.
-        task: Only this task.
-    """
+    """Print a table for each block of comparable runs under a directory; with a task, only of this one."""
     found = find_results(directory, task)
     console = Console(highlight=False)
     blocks = blocks_of(found.results)
@@ -70,12 +63,7 @@ def print_table(directory: str | os.PathLike[str], *, task: str | None = None) -
 
 
 def markdown_table(directory: str | os.PathLike[str], *, task: str | None = None) -> str:
-    """The same tables in Markdown; the best value of each is bold.
-
-    Args:
-        directory: A grid of runs.
-        task: Only this task.
-    """
+    """The same tables in Markdown; the best value of each is bold."""
     found = find_results(directory, task)
     blocks = blocks_of(found.results)
     parts = [part for block in blocks for part in (f"**{heading(block.setting)}**", _markdown(block))]
@@ -84,47 +72,56 @@ def markdown_table(directory: str | os.PathLike[str], *, task: str | None = None
 
 
 def csv_table(directory: str | os.PathLike[str], *, task: str | None = None) -> str:
-    """The same figures in CSV, unrounded, a line for each model of each block; empty where there is none.
-
-    Args:
-        directory: A grid of runs.
-        task: Only this task.
-    """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    blocks = blocks_of(find_results(directory, task).results)
-    writer.writerow([*(f for f in blocks[0].setting._fields if f != "folds"), *_CSV])
-    for block in blocks:
-        shared = [value for name, value in block.setting._asdict().items() if name != "folds"]
-        writer.writerows([*shared, *_raw(row, block.setting)] for row in rows_of(block))
-    return buffer.getvalue()
+    """The same values in CSV, unrounded, a line for each model of each block; empty where there is none."""
+    names = [name for name in BlockSetting._fields if name != "folds"]
+    lines = []
+    for block in blocks_of(find_results(directory, task).results):
+        shared = [getattr(block.setting, name) for name in names]
+        lines += [[*shared, *_raw(row, block.setting)] for row in rows_of(block)]
+    return csv_text([*names, *_CSV], lines)
 
 
-def heading(setting: Setting) -> str:
+def heading(setting: BlockSetting) -> str:
     """What the runs of a block share.
 
     Example:
-        >>> from nacre.train.report.compare import Setting
-        >>> heading(Setting("jena", "mse", "lower", "quick", 300, 64, "0123456789", "official", "fedcba98", 5))
+        >>> budget = ("quick", 300, 64, "0123456789")
+        >>> heading(BlockSetting("jena", "mse", "lower", *budget, "official", "fedcba98", 5))
         'jena: mse, lower is better; quick: 300 steps of 64; recipe 0123456; official data fedcba9'
     """
     budget = f"{setting.profile}: {setting.steps:,} steps of {setting.batch_size:,}; recipe {setting.recipe[:7]}"
-    return f"{setting.task}: {setting.metric}, {setting.better} is better; {budget}; {_data(setting)}"
-
-
-def _data(setting: Setting) -> str:
     form = setting.form if setting.form.endswith("data") else f"{setting.form} data"
-    return f"{form} {setting.data[:7]}"
+    return f"{setting.task}: {setting.metric}, {setting.better} is better; {budget}; {form} {setting.data[:7]}"
 
 
-def lines_of(rows: Sequence[Row], setting: Setting) -> list[Line]:
+def lines_of(rows: Sequence[ModelRow], setting: BlockSetting) -> list[TableLine]:
     """The rows of a block in words, with the same number of digits."""
     places = places_for(setting.metric, [row.mean for row in rows])
-    return [_line(row, setting, places) for row in rows]
+    lines = []
+    for row in rows:
+        quoted = _reported(row, setting)
+        fewest, most = row.parameters
+        line = TableLine(
+            model=row.model,
+            value=value_of(row, places),
+            folds=_folds(row, setting.folds),
+            rank=MISSING if row.rank is None else f"{row.rank:g}",
+            against="" if row.model == REFERENCE else _against(row.against, setting.better, places),
+            parameters=f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}",  # noqa: RUF001  a range
+            seconds="<0.1" if row.seconds < 0.1 else number(row.seconds, 1 if row.seconds < 100 else 0),
+            reported="" if quoted is None else str(quoted),
+        )
+        lines.append(line)
+    return lines
 
 
-def best_of(rows: Sequence[Row]) -> set[str]:
-    """Models whose mean no ranked model beats."""
+def _reported(row: ModelRow, setting: BlockSetting) -> ReportedMetric | None:
+    column = paper_column(setting.task, setting.metric)
+    return reported(row.model, column.name) if column else None
+
+
+def best_of(rows: Sequence[ModelRow]) -> set[str]:
+    """Models of the best rank."""
     first = min((row.rank for row in rows if row.rank is not None), default=None)
     return {row.model for row in rows if row.rank is not None and row.rank == first}
 
@@ -164,34 +161,14 @@ def with_std(mean: float, std: float | None, places: int) -> str:
     return number(mean, places) + ("" if std is None else f" ± {number(std, places)}")
 
 
-def _line(row: Row, setting: Setting, places: int) -> Line:
-    column = paper_column(setting.task, setting.metric)
-    figure = reported(row.model, column.name) if column else None
-    fewest, most = row.parameters
-    return Line(
-        model=row.model,
-        value=value_of(row, places),
-        folds=_folds(row, setting.folds),
-        rank=MISSING if row.rank is None else f"{row.rank:g}",
-        against="" if row.model == REFERENCE else _against(row.against, setting.better, places),
-        parameters=f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}",  # noqa: RUF001  a range
-        seconds=_seconds(row.seconds),
-        reported="" if figure is None else str(figure),
-    )
-
-
-def _seconds(seconds: float) -> str:
-    return "<0.1" if seconds < 0.1 else number(seconds, 1 if seconds < 100 else 0)
-
-
-def value_of(row: Row, places: int) -> str:
+def value_of(row: ModelRow, places: int) -> str:
     """The mean with its spread, or how many runs diverged."""
     if row.diverged:
         return "diverged" if row.diverged == row.runs else f"diverged ({row.diverged} of {row.runs})"
     return with_std(row.mean, row.std, places)
 
 
-def _folds(row: Row, folds: int) -> str:
+def _folds(row: ModelRow, folds: int) -> str:
     seeds = row.runs / len(row.folds)
     return f"{len(row.folds)}/{folds}" + (f" × {seeds:.3g}" if seeds > 1 else "")  # noqa: RUF001  times
 
@@ -209,10 +186,9 @@ def _against(compared: Comparison | None, better: str, places: int) -> str:
 
 
 def _rich(block: Block, *, wide: bool) -> Table:
-    title = Text(heading(block.setting), style="bold")
-    table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, int(wide), 0, 0), pad_edge=False, title=title, title_justify="left"
-    )
+    # Not `console_table`: 80 columns leave no room for padding.
+    title, padding = Text(heading(block.setting), style="bold"), (0, int(wide), 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, padding=padding, pad_edge=False, title=title, title_justify="left")
     for name in _titles(block.setting) if wide else _narrow_cells(_titles(block.setting)):
         left = name in ("model", f"vs {REFERENCE}")
         table.add_column(name, justify="left" if left else "right", no_wrap=True, overflow="fold")
@@ -232,13 +208,13 @@ def _rich(block: Block, *, wide: bool) -> Table:
 
 def _narrow_cells(cells: Sequence[str]) -> list[str]:
     """Cells or titles for 80 columns: broken where that is harmless, without seconds and the paper's spread."""
-    line = Line(*cells)
+    line = TableLine(*cells)
     value, against = line.value.replace(" ± ", "±").replace(" (", "\n("), line.against.replace(", ", "\n")
-    size, figure = line.parameters.replace("parameters", "size"), line.reported.partition(" ")[0]
-    return [line.model, value, line.folds, line.rank, against, size, figure]
+    size, quoted = line.parameters.replace("parameters", "size"), line.reported.partition(" ")[0]
+    return [line.model, value, line.folds, line.rank, against, size, quoted]
 
 
-def _titles(setting: Setting) -> list[str]:
+def _titles(setting: BlockSetting) -> list[str]:
     return ["model", setting.metric, "folds", "rank", f"vs {REFERENCE}", "parameters", "seconds", "reported"]
 
 
@@ -252,16 +228,14 @@ def _markdown(block: Block) -> str:
     return markdown_rows(_titles(block.setting), lines)
 
 
-def _raw(row: Row, setting: Setting) -> list[object]:
-    column = paper_column(setting.task, setting.metric)
-    figure = reported(row.model, column.name) if column else None
-    against = row.against
+def _raw(row: ModelRow, setting: BlockSetting) -> list[object]:
+    quoted, against = _reported(row, setting), row.against
     return [
         *(row.model, row.control, "" if row.diverged else row.mean, row.std, row.diverged, row.runs),
         *(len(row.folds), setting.folds, row.rank),
         *((against.difference, against.p, against.cells) if against else ("", "", "")),
         *(row.parameters[1], row.seconds),
-        *((figure.mean, figure.std) if figure else ("", "")),
+        *((quoted.mean, quoted.std) if quoted else ("", "")),
     ]
 
 

@@ -1,4 +1,4 @@
-"""How a grid is spread: over a Ray cluster, cell by cell, or each cell over several processes."""
+"""How a grid is distributed: cells over a Ray cluster, or each cell over several processes."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,17 +15,11 @@ class Executor(StrEnum):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster, and what a cell gets of it.
+    """A Ray cluster, and what a cell gets of it."""
 
-    Attributes:
-        address: `host:port`, `auto` or `ray://host:port`; None for a cluster of this machine alone.
-        cpus: CPUs of each cell.
-        gpus: GPUs of each cell; a share lets cells use one together.
-    """
-
-    address: str | None = None
-    cpus: int = 1
-    gpus: float = 0.0
+    address: str | None = None  # host:port, auto or ray://host:port; None for a cluster of this machine alone
+    cpus: int = 1  # of each cell
+    gpus: float = 0.0  # of each cell; a share lets cells use one together
 
     def __post_init__(self) -> None:
         """Check."""
@@ -37,14 +31,9 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train one cell together.
+    """The processes that train one cell together."""
 
-    Attributes:
-        devices: Processes on each node, each with a device of its own.
-        nodes: Nodes.
-    """
-
-    devices: int = 1
+    devices: int = 1  # processes on each node, each with a device of its own
     nodes: int = 1
 
     def __post_init__(self) -> None:
@@ -60,12 +49,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a grid is spread. As it is, one process does it all.
-
-    Attributes:
-        executor: Who runs the cells.
-        cluster: The Ray cluster, if it is that.
-        processes: The processes of each cell.
+    """How a grid is distributed; by default one process does it all.
 
     Example:
         >>> Scale(Executor.RAY, processes=Processes(devices=2))
@@ -75,7 +59,7 @@ class Scale:
 
     executor: Executor = Executor.SERIAL
     cluster: Cluster = Cluster()
-    processes: Processes = Processes()
+    processes: Processes = Processes()  # of each cell
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""

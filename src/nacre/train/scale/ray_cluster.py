@@ -1,32 +1,47 @@
-"""Join a Ray cluster, or make one on this machine, without noise and without hanging. Needs ray."""
+"""Join a Ray cluster, or start one on this machine, without noise and without hanging. Needs ray.
+
+`python -m nacre.train.scale.ray_cluster ADDRESS` is the probe: can a cluster be joined there? Ray itself waits for
+minutes where something answers that is not Ray, and fills the screen meanwhile.
+"""
 
 import logging
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from nacre.train.scale.options import Cluster
-from nacre.train.scale.ray_probe import what_is_wrong
 
 CONNECT = 5.0  # seconds for an address to answer
+READY = "ready"  # the probe has imported Ray, which may take long, and its timeout starts
+TIMEOUT = 15.0  # seconds for the probe to join
 _CLIENT = "ray://"
 _STORE = 100 * 2**20  # bytes for objects on this machine: only results travel
+_LOCKED = "InvalidAuthToken"  # among what Ray writes when a cluster asks for a token
 
 
 @contextmanager
 def joined(cluster: Cluster) -> Iterator[None]:
-    """Be part of a cluster. One that was made for it on this machine ends with it.
+    """Be part of a cluster. One that was started for it on this machine ends with it.
 
     Raises:
         ValueError: If there is no cluster at the address, or none that can run a single cell.
     """
-    ray = _import_ray()
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ValueError("--executor ray needs the package ray; pip install 'nacre[scale]'") from None
     if cluster.address is None:
-        _start_here(ray)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        _init(ray, "local", include_dashboard=False, object_store_memory=_STORE)
     else:
-        _connect(ray, cluster.address)
+        _check_address(cluster.address)
+        _init(ray, cluster.address)
     try:
         check_room(cluster, ray.nodes())
         yield
@@ -34,12 +49,12 @@ def joined(cluster: Cluster) -> Iterator[None]:
         ray.shutdown()
 
 
-def check_room(cluster: Cluster, nodes: list[dict[str, Any]]) -> None:
-    """Refuse cells for which no node is large enough.
+def _init(ray: Any, address: str, **options: Any) -> None:  # noqa: ANN401 (a module, typed for its own decorators)
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
 
-    Args:
-        cluster: What a cell asks for.
-        nodes: What Ray says of its nodes.
+
+def check_room(cluster: Cluster, nodes: list[dict[str, Any]]) -> None:
+    """Refuse cells for which no node, as Ray describes them, is large enough.
 
     Example:
         >>> from nacre.train.scale.options import Cluster
@@ -56,30 +71,10 @@ def check_room(cluster: Cluster, nodes: list[dict[str, Any]]) -> None:
         )
 
 
-def _import_ray() -> Any:  # noqa: ANN401 (a module, whose functions are typed for its own decorators)
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise ValueError("--executor ray needs the package ray; pip install 'nacre[scale]'") from None
-    return ray
-
-
-def _start_here(ray: Any) -> None:  # noqa: ANN401
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        object_store_memory=_STORE,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
-
-
-def _connect(ray: Any, address: str) -> None:  # noqa: ANN401
+def _check_address(address: str) -> None:
+    """Refuse an address where no cluster can be joined."""
     if address != "auto":
-        _reach(address)
+        _connect(address)
     wrong = what_is_wrong(address)
     if wrong:
         hint = (
@@ -89,10 +84,9 @@ def _connect(ray: Any, address: str) -> None:  # noqa: ANN401
             "client server, ray://host:10001"
         )
         raise ValueError(f"no Ray cluster can be joined at {address}: {wrong.rstrip('.')}; {hint}")
-    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
 
 
-def _reach(address: str) -> None:
+def _connect(address: str) -> None:
     """Refuse an address where nothing answers, before Ray waits for it."""
     host, colon, port = address.removeprefix(_CLIENT).rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
@@ -104,3 +98,43 @@ def _reach(address: str) -> None:
             f"nothing answers at {address} ({error}); `ray status` on the head node says whether it runs, and "
             "a firewall may be in between"
         ) from None
+
+
+def what_is_wrong(address: str) -> str:
+    """Why no cluster can be joined at an address, found out in another process; empty if one can."""
+    command = [sys.executable, "-m", "nacre.train.scale.ray_cluster", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as probe:
+        assert probe.stdout is not None
+        probe.stdout.readline()
+        said = f"something answers there, but not as Ray does within {TIMEOUT:.0f} seconds"
+        try:
+            said, noise = probe.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            probe.kill()
+            noise = probe.communicate()[1]
+        except BaseException:
+            probe.kill()
+            raise
+    if probe.returncode == 0:
+        return ""
+    if _LOCKED in noise:
+        return "it asks for a token; export RAY_AUTH_MODE=token, and have the cluster's token on this machine"
+    return said.strip() or "Ray gave up without a word"
+
+
+def main() -> None:
+    """Try to join, and say in one line what went wrong."""
+    import ray
+
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
+    try:
+        _init(ray, sys.argv[1])
+    except Exception as error:  # Ray has many of its own, and lets those of grpc through
+        sys.stdout.write(" ".join(str(error).split())[:300] or type(error).__name__)
+        sys.exit(1)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

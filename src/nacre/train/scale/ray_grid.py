@@ -4,30 +4,23 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nacre._util.progress import bars
 from nacre.train.cell import RESULT, Cell
-from nacre.train.progress_report import Report, name_of
+from nacre.train.grid import GridReport, name_of
 from nacre.train.scale.options import Cluster
 from nacre.train.scale.ray_cluster import joined
-from nacre.train.scale.ray_worker import SETTINGS, Outcome, Setup, job_of, run_job
+from nacre.train.scale.ray_worker import SETTINGS, CellOutcome, Setup, job_of, run_job
 from nacre.train.scale.worker_group import FAILURES
 
 RETRIES = 2  # of a cell whose process died
 _VISIBLE = 5.0  # seconds for a network file system to show what another node wrote
 
 
-def run_ray(todo: Sequence[Cell], cluster: Cluster, data_dir: Path | None, report: Report) -> None:
+def run_ray(todo: Sequence[Cell], cluster: Cluster, data_dir: Path | None, report: GridReport) -> None:
     """Run what is not done yet. A cell that fails is reported and the rest goes on.
-
-    Args:
-        todo: The cells.
-        cluster: Where, and how much of it each cell gets.
-        data_dir: Where data files lie, on every node.
-        report: Who is told.
 
     Raises:
         ValueError: Before anything is run, if there is no such cluster or too little room in it.
@@ -49,7 +42,7 @@ def run_ray(todo: Sequence[Cell], cluster: Cluster, data_dir: Path | None, repor
             raise
 
 
-def _not_done(todo: Sequence[Cell], report: Report) -> list[Cell]:
+def _not_done(todo: Sequence[Cell], report: GridReport) -> list[Cell]:
     left = []
     for cell in todo:
         try:
@@ -70,7 +63,7 @@ def _setup(cluster: Cluster, data_dir: Path | None) -> Setup:
     return Setup(place, cluster.cpus, cluster.gpus, tuple(sys.argv), settings)
 
 
-def _tell(cell: Cell, outcome: Outcome, report: Report) -> None:
+def _tell(cell: Cell, outcome: CellOutcome, report: GridReport) -> None:
     if outcome.error:
         return report.failed(cell, outcome.error)
     if outcome.result is None:
@@ -94,14 +87,6 @@ def _seen(path: Path) -> bool:
     return True
 
 
-@dataclass
-class _Try:
-    """A cell on its way, and how often its process died."""
-
-    cell: Cell
-    deaths: int = 0
-
-
 class _Queue:
     """Cells that Ray has been given."""
 
@@ -113,36 +98,34 @@ class _Queue:
         limits = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": 0}
         self._run = self.ray.remote(run_job).options(**limits)
         self._setup = self.ray.put(setup)
-        self.running: dict[Any, _Try] = {}
+        self.running: dict[Any, tuple[Cell, int]] = {}  # and how often its process died
 
     def submit(self, cell: Cell, deaths: int = 0) -> None:
         """Hand a cell over."""
-        self.running[self._run.remote(job_of(cell), self._setup)] = _Try(cell, deaths)
+        self.running[self._run.remote(job_of(cell), self._setup)] = cell, deaths
 
-    def finished(self, report: Report) -> list[tuple[Cell, Outcome]]:
+    def finished(self, report: GridReport) -> list[tuple[Cell, CellOutcome]]:
         """Those that have ended within the next second; those whose process died are tried again."""
         ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=1.0)
         ended = []
         for reference in ready:
-            one = self.running.pop(reference)
+            cell, deaths = self.running.pop(reference)
             try:
-                ended.append((one.cell, self.ray.get(reference)))
+                ended.append((cell, self.ray.get(reference)))
             except self.ray.exceptions.RayTaskError as error:  # an error that `run_job` does not expect
-                ended.append((one.cell, Outcome("", error=str(error.cause or error).strip())))
+                ended.append((cell, CellOutcome("", error=str(error.cause or error).strip())))
             except self.ray.exceptions.RayError as error:
-                if one.deaths < RETRIES:
-                    report.note(
-                        f"{name_of(one.cell)}: its process died, trying again ({one.deaths + 1} of {RETRIES})"
-                    )
-                    self.submit(one.cell, one.deaths + 1)
+                if deaths < RETRIES:
+                    report.note(f"{name_of(cell)}: its process died, trying again ({deaths + 1} of {RETRIES})")
+                    self.submit(cell, deaths + 1)
                 else:
-                    ended.append((one.cell, Outcome("", error=_death(error))))
+                    ended.append((cell, CellOutcome("", error=_death(error))))
         return ended
 
     def cancel(self) -> None:
-        """Stop all, by force: a cell goes on from its last checkpoint, and its lock ends with its process.
+        """Stop all, by force: a cell resumes from its last checkpoint, and its lock ends with its process.
 
-        Asked gently, a cell that ends in that moment makes Ray 2.60 abort the driver ("not pending").
+        Without force, a cell that ends in that moment makes Ray 2.60 abort the driver ("not pending").
         """
         for reference in self.running:
             self.ray.cancel(reference, force=True)

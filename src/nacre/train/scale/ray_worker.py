@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nacre._util.locks import LockedElsewhere
 from nacre._version import __version__
 from nacre.tasks.recipe import Precision, Profile, Recipe
-from nacre.tasks.task import Task
+from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
+from nacre.train.run_cell import run_cell
 from nacre.train.scale.worker_group import FAILURES
 
 SETTINGS = ("NACRE_DATA", "NACRE_CACHE")  # of the driver's environment; they say where data lies
@@ -19,61 +22,35 @@ SETTINGS = ("NACRE_DATA", "NACRE_CACHE")  # of the driver's environment; they sa
 
 @dataclass(frozen=True)
 class Setup:
-    """What all cells of a grid share: plain data, which travels; data sets do not.
-
-    Attributes:
-        data_dir: Where data files lie.
-        threads: Threads of torch.
-        gpus: GPUs that the cell was given.
-        command: The command line of the driver, for the result file.
-        settings: The driver's environment, as far as it matters.
-        version: The driver's version of nacre.
-    """
+    """What all cells of a grid share: plain data, which is sent to workers; data sets are not."""
 
     data_dir: str | None
-    threads: int
-    gpus: float
-    command: tuple[str, ...]
-    settings: dict[str, str]
-    version: str = __version__
+    threads: int  # of torch
+    gpus: float  # of each cell
+    command: tuple[str, ...]  # command line of the driver, for the result file
+    settings: dict[str, str]  # of the driver's environment
+    version: str = __version__  # of the driver's nacre
 
 
 @dataclass(frozen=True)
 class Job:
-    """One cell as plain data.
-
-    Attributes:
-        recipe: The task's recipe.
-        model: A model or a control.
-        fold: Fold.
-        seed: Seed.
-        profile: How much to train.
-        out: Directory of all runs, the same on every node.
-        precision: As in Lightning.
-        fingerprint: What the driver knows of recipe, data and split.
-    """
+    """One cell as plain data."""
 
     recipe: Recipe
     model: str
     fold: int
     seed: int
     profile: Profile
-    out: str
+    out: str  # the same on every node
     precision: Precision
-    fingerprint: str
+    fingerprint: str  # of the driver's cell
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a cell.
+class CellOutcome:
+    """What became of a cell. Without result and error, another process is at work on it."""
 
-    Attributes:
-        node: Name of the machine.
-        result: What its result file holds; None without one.
-        error: What went wrong; empty if nothing did, or if another process is at work on the cell.
-    """
-
-    node: str
+    node: str  # name of the machine
     result: dict[str, Any] | None = None
     error: str = ""
 
@@ -92,16 +69,16 @@ def job_of(cell: Cell) -> Job:
     )
 
 
-def run_job(job: Job, setup: Setup) -> Outcome:
-    """Run a cell here. Errors are part of the outcome: only the death of a process is worth another try."""
+def run_job(job: Job, setup: Setup) -> CellOutcome:
+    """Run a cell here. Errors are part of the outcome: only a cell whose process died is tried again."""
     node = platform.node()
     try:
         _prepare(setup)
-        return Outcome(node, _run(job, setup))
+        return CellOutcome(node, _run(job, setup))
     except LockedElsewhere:
-        return Outcome(node)
+        return CellOutcome(node)
     except (*FAILURES, OSError) as error:
-        return Outcome(node, error=str(error) or type(error).__name__)
+        return CellOutcome(node, error=str(error) or type(error).__name__)
 
 
 def _prepare(setup: Setup) -> None:
@@ -113,15 +90,10 @@ def _prepare(setup: Setup) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or every cell would take the first one
     os.environ.update(setup.settings)
     sys.argv = list(setup.command)
-    import torch
-
     torch.set_num_threads(setup.threads)
 
 
 def _run(job: Job, setup: Setup) -> dict[str, Any]:
-    from nacre.train.cell import Cell
-    from nacre.train.run_cell import run_cell
-
     task = _task(job.recipe, setup.data_dir)
     cell = Cell(task, job.model, job.fold, job.seed, job.profile, Path(job.out), job.precision)
     if cell.fingerprint() != job.fingerprint:
@@ -134,8 +106,6 @@ _tasks: dict[tuple[str, str, str | None], Task] = {}
 
 def _task(recipe: Recipe, data_dir: str | None) -> Task:
     """The task with its data, which this process reads once."""
-    from nacre.tasks.task import load_task
-
     # The digest leaves out where a file of one's own lies.
     key = recipe.digest, str(recipe.data.get("csv", "")), data_dir
     if key not in _tasks:

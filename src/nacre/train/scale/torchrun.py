@@ -24,7 +24,7 @@ def under_torchrun() -> bool:
 
 
 def end_with_parent() -> None:
-    """Let the kernel end this process when torchrun dies, even by force: nobody else would."""
+    """Let the kernel end this process when torchrun dies, even if it is killed."""
     if sys.platform == "linux":
         import ctypes
 
@@ -32,10 +32,7 @@ def end_with_parent() -> None:
 
 
 def launch(processes: Processes) -> int:
-    """Run this very command in several processes, and wait for them.
-
-    Returns:
-        Exit code: 0, or that of the process that failed first.
+    """Run this very command in several processes, and wait for them; returns the first exit code that is not 0.
 
     Raises:
         ValueError: If it asks for several nodes, which each need a command of their own.
@@ -60,24 +57,20 @@ def launch(processes: Processes) -> int:
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
         local_addr="localhost",
-        max_restarts=0,  # an error of a cell is none of a process; what was interrupted goes on when asked to
+        max_restarts=0,  # errors of cells do not end a process; interrupted cells resume with the next command
     )
     try:
         elastic_launch(config, sys.executable)("-u", "-m", "nacre", *sys.argv[1:])
     except ChildFailedError as error:
-        return _exit_code(error.get_first_failure()[1].exitcode)
+        code = error.get_first_failure()[1].exitcode
+        return code if code >= 0 else 128 - code  # that of a signal, as in shells
     except (SignalException, KeyboardInterrupt):
         return INTERRUPTED
     return 0
 
 
-def _exit_code(code: int) -> int:
-    """Of a process that a signal ended, as shells have it."""
-    return code if code >= 0 else 128 - code
-
-
 def _quiet() -> None:
-    """One thread for each process unless told otherwise; no talk of torchrun; loopback only where it can be."""
+    """One thread for each process unless set otherwise; no log of torchrun; loopback where there is one."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if any(name == "lo" for _, name in socket.if_nameindex()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

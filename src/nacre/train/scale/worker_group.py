@@ -5,25 +5,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import torch
+import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from nacre.train.scale.options import Processes
 from nacre.train.scale.torchrun import end_with_parent, under_torchrun
 
 FAILURES = (ValueError, RuntimeError, MemoryError)  # of a cell; the grid reports them and goes on
-_WAIT = timedelta(days=7)  # for the leader, who runs controls and tests without the others
-_LATE = timedelta(seconds=60)  # after an error the others are in the same step or wait in vain
+_WAIT = timedelta(days=7)  # for the leader, which runs controls and tests without the others
+_LATE = timedelta(seconds=60)  # for the others to reach the barrier after a step
 
 
-class Team:
-    """One process on its own, which has nobody to talk to.
+class WorkerGroup:
+    """The group of one process, which has nobody to talk to."""
 
-    Attributes:
-        rank: Number of this process.
-        processes: All of them.
-    """
-
-    rank = 0
+    rank = 0  # of this process
     processes = Processes()
 
     @property
@@ -33,21 +30,21 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this process decides, writes and prints."""
+        """Whether this process is the leader, which decides, writes and prints."""
         return self.rank == 0
 
     def begin(self) -> None:
-        """The leader says: train this cell with me."""
+        """The leader tells the others to train this cell with it."""
 
     def end(self) -> None:
-        """The leader is through with a cell; if it never began, the others skip it."""
+        """The leader has finished a cell; if training never began, the others skip it."""
 
     def called(self) -> bool:
-        """What the leader says of a cell: whether the others train it, too."""
+        """Whether the leader wants the others to train the next cell, too."""
         raise RuntimeError("a process on its own is never called")
 
-    def told(self, text: str) -> str:
-        """What the leader says; what others give does not count."""
+    def broadcast(self, text: str) -> str:
+        """The text of the leader, in all processes."""
         return text
 
     @contextmanager
@@ -56,39 +53,31 @@ class Team:
         yield
 
 
-ALONE = Team()
+ALONE = WorkerGroup()
 
 
-class Several(Team):
-    """One of several processes.
+class DistributedGroup(WorkerGroup):
+    """Several processes. Messages have a `ProcessGroup` of their own, because they may have to wait for days."""
 
-    Args:
-        rank: Number of this process.
-        processes: All of them.
-        group: What messages go through; a group of its own, because they may have to wait for days.
-    """
-
-    def __init__(self, rank: int, processes: Processes, group: ProcessGroup) -> None:
-        self.rank, self.processes, self.group = rank, processes, group
+    def __init__(self, rank: int, processes: Processes, messages: ProcessGroup) -> None:
+        self.rank, self.processes, self.messages = rank, processes, messages
         self._begun = False
 
     def begin(self) -> None:  # noqa: D102
         self._begun = True
-        self.told("train")
+        self.broadcast("train")
 
     def end(self) -> None:  # noqa: D102
         if not self._begun:
-            self.told("skip")
+            self.broadcast("skip")
         self._begun = False
 
     def called(self) -> bool:  # noqa: D102
-        return self.told("") == "train"
+        return self.broadcast("") == "train"
 
-    def told(self, text: str) -> str:  # noqa: D102
-        import torch.distributed as dist
-
+    def broadcast(self, text: str) -> str:  # noqa: D102
         message = [text]
-        dist.broadcast_object_list(message, src=0, group=self.group)
+        dist.broadcast_object_list(message, src=0, group=self.messages)
         return message[0]
 
     @contextmanager
@@ -97,7 +86,7 @@ class Several(Team):
 
         Raises:
             RuntimeError: With what went wrong in each process, if it did in any.
-            ConnectionError: If one failed in the midst of a step: the others cannot be reached any more.
+            ConnectionError: If one failed during a step: the others cannot be reached any more.
         """
         failure: BaseException | None = None
         try:
@@ -112,47 +101,40 @@ class Several(Team):
             raise RuntimeError("; ".join(parts)) from failure
 
     def _gather(self, text: str) -> list[str]:
-        """What each process has to say."""
-        import torch.distributed as dist
-
+        """The text of each process."""
         try:
-            dist.monitored_barrier(group=self.group, timeout=_LATE)
+            dist.monitored_barrier(group=self.messages, timeout=_LATE)
         except RuntimeError as error:
             raise ConnectionError(
                 f"process {self.rank} lost the others ({text or error}); "
                 "all of them end, start again to go on from the last checkpoint"
             ) from None
         found = [""] * self.size
-        dist.all_gather_object(found, text, group=self.group)
+        dist.all_gather_object(found, text, group=self.messages)
         return found
 
 
 @contextmanager
-def team_of(processes: Processes) -> Iterator[Team]:
-    """This process on its own, or with the others that torchrun started.
+def join_group(processes: Processes) -> Iterator[WorkerGroup]:
+    """This process alone, or with the others that torchrun started.
 
     Raises:
         ValueError: If torchrun started others than the command asks for.
     """
-    if not under_torchrun():
-        yield ALONE
-        return
-    _check_world(processes)
-    if processes.size == 1:
+    if under_torchrun():
+        _check_world(processes)
+    if not under_torchrun() or processes.size == 1:
         yield ALONE
         return
     end_with_parent()
-    import torch
-    import torch.distributed as dist
-
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("cpu:gloo,cuda:nccl")
     else:
         dist.init_process_group("gloo")
     messages = dist.new_group(backend="gloo", timeout=_WAIT)
-    assert isinstance(messages, dist.ProcessGroup)
-    yield Several(dist.get_rank(), processes, messages)
+    assert isinstance(messages, ProcessGroup)
+    yield DistributedGroup(dist.get_rank(), processes, messages)
     dist.destroy_process_group()  # not after an error: the others may not come
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a search: how it went, what mattered, and where good values lie. Needs optuna and matplotlib."""
+"""Figures of a search: how it went, what mattered, and where good values lie. Needs optuna and matplotlib."""
 
 import math
 from typing import Any
@@ -11,30 +11,28 @@ from matplotlib.ticker import MaxNLocator
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial
 
-from nacre._util.plotting import COLOURS, SMALL, TEXT, TITLE, open_frame, png
-from nacre.train.tuning.storage import Outcome, finished, loss_of, outcome, quietly
+from nacre._util.plotting import COLOURS, TEXT, TITLE, legend_below, open_frame, png
+from nacre.train.tuning.storage import TrialOutcome, finished, loss_of, outcome, quietly
 
 _FEWEST = 4  # finished trials for a word on importance
 _SLICES = 6  # panels of values, the most important first
 _GOOD, _OTHER = COLOURS[1], COLOURS[0]
 
 
-def plots_of(study: optuna.Study, start: dict[str, Any]) -> dict[str, bytes]:
+def figures_of(study: optuna.Study, start: dict[str, Any]) -> dict[str, bytes]:
     """PNG files by name: `history.png`, and, from four finished trials on, `importance.png` and `slices.png`.
 
-    Args:
-        study: With at least one finished trial.
-        start: Values of the recipe that the search began with.
+    The study has at least one finished trial; `start` holds the values of the recipe that it began with.
     """
-    pictures = {"history.png": _history(study, start)}
+    figures = {"history.png": _history(study, start)}
     shares = _importance(study)
     if shares:
-        pictures |= {"importance.png": _bars(shares), "slices.png": _slices(study, list(shares)[:_SLICES])}
-    return pictures
+        figures |= {"importance.png": _bars(shares), "slices.png": _slices(study, list(shares)[:_SLICES])}
+    return figures
 
 
 def _importance(study: optuna.Study) -> dict[str, float]:
-    """Share of each value in how much trials differ, most first; empty if there is too little to tell from."""
+    """Share of each value in how much trials differ, most first; empty if there are too few trials."""
     done = finished(study)
     if len(done) < _FEWEST or len({loss_of(t) for t in done}) < 2:
         return {}
@@ -52,16 +50,10 @@ def _history(study: optuna.Study, start: dict[str, Any]) -> bytes:
     done = finished(study)
     number, value = [t.number for t in done], [loss_of(t) for t in done]
     ax.scatter(number, value, s=34, color=_OTHER, label="finished", zorder=3)
-    pruned = [t for t in study.get_trials(deepcopy=False) if outcome(t) is Outcome.PRUNED]
+    pruned = [t for t in study.get_trials(deepcopy=False) if outcome(t) is TrialOutcome.PRUNED]
     if pruned:
-        ax.scatter(
-            [t.number for t in pruned],
-            [loss_of(t) for t in pruned],
-            s=34,
-            marker="x",
-            color="#888888",
-            label="pruned, best loss until then",
-        )
+        x, y = [t.number for t in pruned], [loss_of(t) for t in pruned]
+        ax.scatter(x, y, s=34, marker="x", color="#888888", label="pruned, best loss until then")
     ax.step(number, np.minimum.accumulate(value), where="post", color=_GOOD, linewidth=1.8, label="best so far")
     own = [loss_of(t) for t in done if t.params == start]
     if own:
@@ -75,7 +67,7 @@ def _history(study: optuna.Study, start: dict[str, Any]) -> bytes:
     ax.set_ylabel("validation loss", fontsize=TEXT)
     ax.set_title("how the search went", fontsize=TITLE, loc="left")
     open_frame(ax)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL)
+    legend_below(figure, 4)
     return png(figure)
 
 

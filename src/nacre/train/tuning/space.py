@@ -1,4 +1,4 @@
-"""The search space around a recipe, and the recipe that a point of it stands for."""
+"""The search space around a recipe, and the recipe with the values of a point."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
@@ -25,12 +25,8 @@ _TRAINING: Space = {
 def space_of(recipe: Recipe, model: str, only: Sequence[str] = ()) -> Space:
     """What is searched for a model on a task: training, what surrounds the layer, and the layer's own options.
 
-    Bounds are widened where need be, so that the recipe itself is a point of the space.
-
-    Args:
-        recipe: The task's recipe.
-        model: Name of the model.
-        only: Names of what to search; empty for all.
+    Bounds are widened where necessary, so that the recipe itself is a point of the space. `only` names what to
+    search; empty for all.
 
     Example:
         >>> from nacre.tasks.recipe import load_recipe
@@ -78,15 +74,11 @@ def values_of(recipe: Recipe, model: str) -> dict[str, Any]:
         values |= {f"conv{i + 1}_filters": filters, f"conv{i + 1}_kernel": kernel}
     for i in range(max(_MOST_LAYERS, len(network.dense))):
         values[f"dense{i + 1}"] = network.dense[i] if i < len(network.dense) else _DENSE
-    options = _defaults(model) | recipe.options(model)
-    return values | {LAYER + option: options[option] for option in model_space(model)}
-
-
-def _defaults(model: str) -> dict[str, Any]:
     options = model_options(model)
-    if options is not None:
-        return options
-    return {field.name: field.default for field in fields(NACConfig) if field.default is not MISSING}
+    if options is None:  # those of NAC
+        options = {field.name: field.default for field in fields(NACConfig) if field.default is not MISSING}
+    options = options | recipe.options(model)
+    return values | {LAYER + option: options[option] for option in model_space(model)}
 
 
 def start_of(recipe: Recipe, model: str, space: Space) -> dict[str, Any]:
@@ -96,14 +88,9 @@ def start_of(recipe: Recipe, model: str, space: Space) -> dict[str, Any]:
 
 
 def recipe_at(recipe: Recipe, model: str, point: dict[str, Any]) -> Recipe:
-    """The recipe that a point stands for; what the point does not name stays.
+    """The recipe with the values of a point, by name; what the point does not name stays.
 
     The width is rounded up to a multiple of the heads. Convolutions keep their strides, new ones have stride 1.
-
-    Args:
-        recipe: The task's recipe.
-        model: Name of the model.
-        point: Values by name.
 
     Example:
         >>> from nacre.tasks.recipe import load_recipe

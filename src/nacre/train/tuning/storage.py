@@ -5,7 +5,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
@@ -22,14 +22,12 @@ _OPENINGS = 3  # attempts to make the tables of an empty database, which others 
 _MARK = "nacre"  # what a study searches, among its user attributes
 ERROR, STOPPED = "error", "stopped"  # user attributes of a trial: why it failed, whether it was pruned
 STARTUP = 10  # random trials before the first Gaussian process, at most
-
-
 LOST = (SQLAlchemyError, optuna.exceptions.StorageInternalError)  # what a storage raises that does not answer
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the word that heartbeats, importance and some samplers of Optuna may still change."""
+    """Without Optuna's warnings that heartbeats, importance and some samplers are experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
@@ -42,7 +40,7 @@ def open_study(url: str, name: str, mark: dict[str, Any], sampler: optuna.sample
         url: Where trials are kept, as SQLAlchemy writes it: "sqlite:///study.db", "postgresql://user@host/name".
         name: Name of the study.
         mark: What is searched, plain data.
-        sampler: Who proposes trials.
+        sampler: Proposes trials.
 
     Raises:
         ValueError: If the storage cannot be reached, or the study was made for another search.
@@ -53,7 +51,7 @@ def open_study(url: str, name: str, mark: dict[str, Any], sampler: optuna.sample
     study = optuna.create_study(
         storage=_storage(url), study_name=name, sampler=sampler, pruner=pruner, load_if_exists=True
     )
-    is_new = not study.trials  # asked first: who adds a trial has marked the study before
+    is_new = not study.trials  # asked first: a process marks the study before it adds a trial
     found = study.user_attrs.get(_MARK)
     if found is None and is_new:
         study.set_user_attr(_MARK, mark)
@@ -66,17 +64,17 @@ def open_study(url: str, name: str, mark: dict[str, Any], sampler: optuna.sample
 
 
 def _storage(url: str) -> RDBStorage:
-    """The storage, with a heartbeat that tells the living from the dead.
-
-    Raises:
-        ValueError: If it cannot be reached.
-    """
+    """The storage, with a heartbeat for each trial."""
     try:
-        # Many processes that ask once in minutes need no connection in between.
+        # Many processes that send a query once in minutes need no connection in between.
         server = {"poolclass": NullPool, "connect_args": {"connect_timeout": _CONNECT}}
         options = server if make_url(url).get_backend_name() == "postgresql" else {}
         with quietly():
-            return _connected(url, options, _OPENINGS)
+            for _ in range(_OPENINGS - 1):
+                with suppress(IntegrityError):  # another process made the same tables at the same moment
+                    return RDBStorage(url, options, heartbeat_interval=_BEAT, grace_period=_GRACE)
+                time.sleep(1)
+            return RDBStorage(url, options, heartbeat_interval=_BEAT, grace_period=_GRACE)
     except ArgumentError:
         raise ValueError(
             f"storage must be a URL such as sqlite:///study.db or postgresql://user@host/name, got {url!r}"
@@ -90,16 +88,6 @@ def _storage(url: str) -> RDBStorage:
         raise ValueError(f"storage {shown(url)} cannot be used: {first_line(error)}") from None
 
 
-def _connected(url: str, options: dict[str, Any], attempts: int) -> RDBStorage:
-    try:
-        return RDBStorage(url, options, heartbeat_interval=_BEAT, grace_period=_GRACE)
-    except IntegrityError:  # another process made the same tables at the same moment
-        if attempts == 1:
-            raise
-    time.sleep(1)
-    return _connected(url, options, attempts - 1)
-
-
 def first_line(error: Exception) -> str:
     """What an error says, without the statement and the stack that databases add."""
     return str(error.__cause__ or error).splitlines()[0]
@@ -111,7 +99,7 @@ def shown(url: str) -> str:
 
 
 def _difference(found: dict[str, Any] | None, mark: dict[str, Any]) -> str:
-    """The first thing in which two searches differ, in words."""
+    """The first difference of two searches, in words."""
     if found is None:
         return "nacre did not make it"
     for key, value in mark.items():
@@ -131,9 +119,9 @@ def propose(seed: int, study_size: int, trials: int, *, shared: bool) -> optuna.
 
     Args:
         seed: Seed of the search.
-        study_size: Trials that are there: one that goes on must not draw the same random trials again.
+        study_size: Trials that are there: a resumed study must not draw the same random trials again.
         trials: Trials that are wanted in all; a third of them, at most ten, are random.
-        shared: Whether other processes may work on the same study: each draws for itself then.
+        shared: Whether other processes may work on the same study: each has a seed of its own then.
     """
     worker = os.getpid() if shared else 0
     with quietly():
@@ -145,14 +133,14 @@ def propose(seed: int, study_size: int, trials: int, *, shared: bool) -> optuna.
 
 
 def adopt(study: optuna.Study) -> None:
-    """Put trials that were cut off in the queue again, with the same values: their checkpoints may be there."""
+    """Queue interrupted trials again, with the same values: their checkpoints may be there."""
     with quietly():
         optuna.storages.fail_stale_trials(study)
     trials = study.get_trials(deepcopy=False)
-    known = {_key(t.params) for t in trials if outcome(t) is not Outcome.INTERRUPTED}
+    known = {_key(t.params) for t in trials if outcome(t) is not TrialOutcome.INTERRUPTED}
     known |= {_key(t.system_attrs.get("fixed_params", {})) for t in trials if t.state is TrialState.WAITING}
     for trial in trials:
-        if outcome(trial) is Outcome.INTERRUPTED and trial.params and _key(trial.params) not in known:
+        if outcome(trial) is TrialOutcome.INTERRUPTED and trial.params and _key(trial.params) not in known:
             study.enqueue_trial(trial.params)
             known.add(_key(trial.params))
 
@@ -161,28 +149,28 @@ def _key(values: dict[str, Any]) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-class Outcome(StrEnum):
+class TrialOutcome(StrEnum):
     """What became of a trial."""
 
     FINISHED = "finished"
-    PRUNED = "pruned"  # Optuna has it as complete, with the loss that it had: its process never asks there again
+    PRUNED = "pruned"  # complete for Optuna, with its best loss: the Gaussian process avoids these values
     FAILED = "failed"  # complete as well, with the worst loss known, if one is known
     INTERRUPTED = "interrupted"
     OPEN = "open"  # at work, or waiting
 
 
-def outcome(trial: FrozenTrial) -> Outcome:
+def outcome(trial: FrozenTrial) -> TrialOutcome:
     """What became of a trial."""
     if ERROR in trial.user_attrs and trial.state.is_finished():
-        return Outcome.FAILED
+        return TrialOutcome.FAILED
     if trial.state is TrialState.COMPLETE:
-        return Outcome.PRUNED if STOPPED in trial.user_attrs else Outcome.FINISHED
-    return Outcome.INTERRUPTED if trial.state is TrialState.FAIL else Outcome.OPEN
+        return TrialOutcome.PRUNED if STOPPED in trial.user_attrs else TrialOutcome.FINISHED
+    return TrialOutcome.INTERRUPTED if trial.state is TrialState.FAIL else TrialOutcome.OPEN
 
 
 def finished(study: optuna.Study) -> list[FrozenTrial]:
     """Trials that trained to their end, in order."""
-    return [t for t in study.get_trials(deepcopy=False) if outcome(t) is Outcome.FINISHED]
+    return [t for t in study.get_trials(deepcopy=False) if outcome(t) is TrialOutcome.FINISHED]
 
 
 def loss_of(trial: FrozenTrial) -> float:

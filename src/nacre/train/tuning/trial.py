@@ -7,16 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import lightning as L
 
 from nacre._util.files import write_atomic
+from nacre._util.text import json_text
+from nacre.models._search_space import Space
 from nacre.tasks.recipe import Profile, Recipe
 from nacre.tasks.task import Task
-from nacre.train.callbacks import Log
+from nacre.train.callbacks import CsvLog
 from nacre.train.cell import CHECKPOINTS, Cell
-from nacre.train.fit import budget_of, fit
 from nacre.train.lightning_module import VALID_LOSS
+from nacre.train.run_cell import fit_cell
+from nacre.train.tuning.space import start_of
 
 OnRound = Callable[[int, float], bool]
 
@@ -24,56 +28,56 @@ TRIED = "tried.json"
 
 
 class Pruned(Exception):
-    """The trial was not worth going on with."""
+    """The trial was pruned."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a recipe.
+    """What became of a recipe."""
 
-    Attributes:
-        value: Best validation loss of a fold, in the mean over folds.
-        parameters: Trainable numbers of the network.
-    """
-
-    value: float
-    parameters: int
+    value: float  # best validation loss of a fold, in the mean over folds
+    parameters: int  # of the network
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all trials of a search have in common.
-
-    Attributes:
-        task: The task.
-        model: Name of the model.
-        profile: How much to train.
-        folds: How many folds a recipe is judged on.
-        seed: Seed of weights, order and dropout.
-        out: Where trials go.
-    """
+class SearchContext:
+    """What all trials of a search have in common."""
 
     task: Task
     model: str
     profile: Profile
-    folds: int
-    seed: int
+    folds: int  # how many a recipe is judged on
+    seed: int  # of weights, order and dropout
     out: Path
+    space: Space
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """The point of the space where the search begins: the recipe, or the nearest one."""
+        return start_of(self.task.recipe, self.model, self.space)
+
+    def describe(self) -> dict[str, Any]:
+        """The search as plain data."""
+        return {
+            "task": self.task.recipe.name,
+            "model": self.model,
+            "profile": str(self.profile),
+            "folds": self.folds,
+            "seed": self.seed,
+            "space": {name: str(dimension) for name, dimension in self.space.items()},
+        }
 
     def cell(self, recipe: Recipe, fold: int) -> Cell:
-        """Where a recipe is trained. It is found again by its values, so that a trial that was cut off goes on."""
+        """The cell of a recipe. Equal values have the same directory, so that an interrupted trial resumes."""
         task = replace(self.task, recipe=recipe)
         return Cell(task, self.model, fold, self.seed, self.profile, self.out / "trials" / recipe.digest[:16])
 
 
-def try_recipe(setting: Setting, recipe: Recipe, on_round: OnRound) -> Tried:
+def try_recipe(context: SearchContext, recipe: Recipe, on_round: OnRound) -> Tried:
     """Train a recipe fold by fold, or read what became of it.
 
-    Args:
-        setting: Task, model and budget.
-        recipe: The recipe.
-        on_round: Is told the number of a round of the first fold, from 1 on, and its validation loss, and says
-            whether to stop.
+    After each round of the first fold `on_round` gets its number, from 1 on, and its validation loss, and returns
+    whether to stop.
 
     Raises:
         Pruned: If it was stopped.
@@ -81,20 +85,16 @@ def try_recipe(setting: Setting, recipe: Recipe, on_round: OnRound) -> Tried:
         LockedElsewhere: If another process is at work on the same recipe.
     """
     losses, parameters = [], 0
-    for fold in range(setting.folds):
-        cell = setting.cell(recipe, fold)
+    for fold in range(context.folds):
+        cell = context.cell(recipe, fold)
         cell.directory.mkdir(parents=True, exist_ok=True)
         with cell.lock():
-            rounds, parameters = _rounds(cell, on_round if fold == 0 else _never)
+            rounds, parameters = _rounds(cell, on_round if fold == 0 else lambda number, loss: False)
         finite = [loss for loss in rounds if math.isfinite(loss)]
         if not finite:
             raise RuntimeError("training diverged in its first round")
         losses.append(min(finite))
     return Tried(mean(losses), parameters)
-
-
-def _never(number: int, loss: float) -> bool:
-    return False
 
 
 def _rounds(cell: Cell, on_round: OnRound) -> tuple[list[float], int]:
@@ -107,31 +107,19 @@ def _rounds(cell: Cell, on_round: OnRound) -> tuple[list[float], int]:
             raise Pruned
         return rounds, found["parameters"]
     cell.start()
-    task, recipe = cell.task, cell.task.recipe
-    network = task.network(cell.model, cell.fold, cell.seed)
-    budget = budget_of(recipe.training, cell.profile, len(cell.split.train))
+    network = cell.task.network(cell.model, cell.fold, cell.seed)
     watch = _Watch(on_round)
-    fit(
-        network,
-        task.data,
-        cell.split,
-        recipe.training,
-        budget,
-        seed=cell.seed,
-        directory=cell.directory,
-        callbacks=(watch,),
-    )
+    fit_cell(cell, network, (watch,))
     shutil.rmtree(cell.directory / CHECKPOINTS, ignore_errors=True)
     if watch.stopped:
         raise Pruned
     parameters = sum(p.numel() for p in network.parameters())
-    plain = [loss if math.isfinite(loss) else None for loss in watch.losses]
-    write_atomic(path, json.dumps({"rounds": plain, "parameters": parameters}).encode())
+    write_atomic(path, json_text({"rounds": watch.losses, "parameters": parameters}).encode())
     return watch.losses, parameters
 
 
 class _Watch(L.Callback):
-    """Passes the loss of each round on, also of those before an interruption, and stops when told to."""
+    """Passes on the loss of each round, also of those before an interruption, and stops training if asked to."""
 
     def __init__(self, on_round: OnRound) -> None:
         self.on_round = on_round
@@ -145,7 +133,7 @@ class _Watch(L.Callback):
         self._pass_on(trainer)
 
     def _pass_on(self, trainer: L.Trainer) -> None:
-        log = next(c for c in trainer.callbacks if isinstance(c, Log))  # pyright: ignore[reportAttributeAccessIssue]
+        log = next(c for c in trainer.callbacks if isinstance(c, CsvLog))  # pyright: ignore[reportAttributeAccessIssue]
         for row in log.rows[len(self.losses) :]:
             self.losses.append(row[VALID_LOSS])
             self.stopped = self.stopped or self.on_round(len(self.losses), row[VALID_LOSS])

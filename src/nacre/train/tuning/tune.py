@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial
@@ -15,59 +14,32 @@ from nacre._util.checks import whole
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
 from nacre.models._registry import model_info
-from nacre.models._search_space import Choice, Dimension, Real, Space
+from nacre.models._search_space import Choice, Dimension, Real
 from nacre.tasks.recipe import Profile, load_recipe
 from nacre.tasks.task import load_task
+from nacre.train.tuning import storage
 from nacre.train.tuning.report import introduce, write_report
-from nacre.train.tuning.space import recipe_at, space_of, start_of
-from nacre.train.tuning.storage import (
-    ERROR,
-    LOST,
-    STOPPED,
-    Outcome,
-    adopt,
-    finished,
-    first_line,
-    loss_of,
-    open_study,
-    outcome,
-    propose,
-    quietly,
-    shown,
-)
-from nacre.train.tuning.trial import Pruned, Setting, try_recipe
+from nacre.train.tuning.space import recipe_at, space_of
+from nacre.train.tuning.storage import ERROR, TrialOutcome, loss_of, outcome
+from nacre.train.tuning.trial import Pruned, SearchContext, try_recipe
 
 _FAILS = (ValueError, RuntimeError, MemoryError, LockedElsewhere)  # of one trial; the search goes on
 
 
 @dataclass(frozen=True)
 class Tune:
-    """What to search.
+    """What to search."""
 
-    Attributes:
-        task: Name of a task, or a recipe file.
-        model: Name of the model.
-        trials: Trials in all, those of earlier sessions and other machines included.
-        profile: How much each trial trains.
-        folds: How many folds a recipe is judged on.
-        only: Names of what to search; empty for all.
-        seed: Seed of weights and search.
-        out: Where results go; None for `tuning/TASK/MODEL`.
-        storage: URL where Optuna keeps trials; None for a file in `out`.
-        study: Name of the study there; None for one made of task, model and profile.
-        data_dir: Where data files lie.
-    """
-
-    task: str
+    task: str  # or a recipe file
     model: str = "nac"
-    trials: int = 30
+    trials: int = 30  # in all, those of earlier sessions and other machines included
     profile: Profile = Profile.PAPER
-    folds: int = 1
-    only: Sequence[str] = ()
-    seed: int = 0
-    out: Path | None = None
-    storage: str | None = None
-    study: str | None = None
+    folds: int = 1  # how many a recipe is judged on
+    only: Sequence[str] = ()  # names of what to search; empty for all
+    seed: int = 0  # of weights and search
+    out: Path | None = None  # None for tuning/TASK/MODEL
+    storage: str | None = None  # URL where Optuna keeps trials; None for a file in `out`
+    study: str | None = None  # its name in the storage; None for one made of task, model and profile
     data_dir: Path | None = None
 
 
@@ -88,74 +60,63 @@ def run_tuning(tune: Tune) -> optuna.Study:
         raise ValueError(f"folds must be at most {len(task.splits)} for {recipe.name}, got {tune.folds}")
     out = tune.out or Path("tuning") / recipe.name / tune.model
     out.mkdir(parents=True, exist_ok=True)
-    setting = Setting(task, tune.model, tune.profile, tune.folds, tune.seed, out)
+    context = SearchContext(task, tune.model, tune.profile, tune.folds, tune.seed, out, space)
     url = tune.storage or f"sqlite:///{out / 'study.db'}"
     console = Console()
     try:
-        study = _begin(tune, setting, space, url, console)
+        study = _begin(tune, context, url, console)
         try:
-            _search(study, setting, space, tune.trials, console)
-        finally:  # also of a search that was interrupted
-            write_report(study, setting, space, console)
-    except LOST as error:
-        raise ValueError(f"storage {shown(url)} was lost: {first_line(error)}; start again to go on") from None
+            _search(study, context, tune.trials, console)
+        finally:  # also if the search was interrupted
+            write_report(study, context, console)
+    except storage.LOST as error:
+        why = storage.first_line(error)
+        raise ValueError(f"storage {storage.shown(url)} was lost: {why}; start again to go on") from None
     errors = [t.user_attrs[ERROR] for t in study.get_trials(deepcopy=False) if ERROR in t.user_attrs]
-    if errors and not finished(study):
+    if errors and not storage.finished(study):
         raise ValueError(f"no trial gave a value; {len(errors)} failed, the last with: {errors[-1]}")
     return study
 
 
-def _begin(tune: Tune, setting: Setting, space: Space, url: str, console: Console) -> optuna.Study:
-    """The study, new or as it was left, ready to go on."""
-    recipe, shared = setting.task.recipe, tune.storage is not None
+def _begin(tune: Tune, context: SearchContext, url: str, console: Console) -> optuna.Study:
+    """The study, new or resumed."""
+    recipe, shared = context.task.recipe, tune.storage is not None
     name = tune.study or f"{recipe.name}-{tune.model}-{tune.profile}"
-    study = open_study(url, name, _mark(setting, space), propose(tune.seed, 0, tune.trials, shared=shared))
-    introduce(setting, space, f"{name} in {shown(url)}", console)
+    mark = context.describe() | {"recipe": recipe.digest, "data": context.task.data.digest}
+    mark["space"] = mark.pop("space")  # last: the first difference of two searches is what a message names
+    study = storage.open_study(url, name, mark, storage.propose(tune.seed, 0, tune.trials, shared=shared))
+    introduce(context, f"{name} in {storage.shown(url)}", console)
     if study.trials:
-        study.sampler = propose(tune.seed, len(study.trials), tune.trials, shared=shared)
+        study.sampler = storage.propose(tune.seed, len(study.trials), tune.trials, shared=shared)
     else:
-        study.enqueue_trial(start_of(recipe, tune.model, space))
+        study.enqueue_trial(context.start)
     return study
 
 
-def _mark(setting: Setting, space: Space) -> dict[str, Any]:
-    """What two sessions of one search have in common."""
-    return {
-        "task": setting.task.recipe.name,
-        "model": setting.model,
-        "profile": str(setting.profile),
-        "folds": setting.folds,
-        "seed": setting.seed,
-        "recipe": setting.task.recipe.digest,
-        "data": setting.task.data.digest,
-        "space": {name: str(dimension) for name, dimension in space.items()},
-    }
-
-
-def _search(study: optuna.Study, setting: Setting, space: Space, trials: int, console: Console) -> None:
+def _search(study: optuna.Study, context: SearchContext, trials: int, console: Console) -> None:
     with bars(console) as progress:
         bar = progress.add_task("trials", total=trials, loss="")
         while True:
-            adopt(study)
+            storage.adopt(study)
             found = study.get_trials(deepcopy=False)
-            over = sum(outcome(trial) not in (Outcome.OPEN, Outcome.INTERRUPTED) for trial in found)
+            over = sum(outcome(trial) not in (TrialOutcome.OPEN, TrialOutcome.INTERRUPTED) for trial in found)
             running = sum(trial.state is optuna.trial.TrialState.RUNNING for trial in found)
             progress.update(bar, completed=over)
             if over + running >= trials:
                 break
-            objective = _Objective(study, setting, space, progress)
-            with quietly():
+            objective = _Objective(study, context, progress)
+            with storage.quietly():
                 study.optimize(objective, 1, catch=_NoLoss, callbacks=[lambda _, trial: _tell(trial, console)])
     if running:
         console.print(f"trials still at work in other processes: {running}; run again for a report with them")
 
 
 def _tell(trial: FrozenTrial, console: Console) -> None:
-    """Print what became of a trial."""
+    """Print the outcome of a trial."""
     text = str(outcome(trial))
-    if outcome(trial) is Outcome.FINISHED:
+    if outcome(trial) is TrialOutcome.FINISHED:
         text = f"[bold]validation loss {loss_of(trial):.4g}[/]"
-    elif outcome(trial) is Outcome.FAILED:
+    elif outcome(trial) is TrialOutcome.FAILED:
         text = f"[red]failed[/]: {trial.user_attrs[ERROR]}"
     seconds = trial.duration.total_seconds() if trial.duration else 0.0
     console.print(f"trial {trial.number}: {text}, {seconds:.0f} s", highlight=False)
@@ -163,20 +124,19 @@ def _tell(trial: FrozenTrial, console: Console) -> None:
 
 @dataclass(frozen=True)
 class _Objective:
-    """What Optuna calls: a trial's values in, its loss out.
+    """Optuna's objective: from a trial's values to its loss.
 
     Pruned and failed trials get a loss, too. The Gaussian process sees only trials that have one, and would
     propose the same values again and again.
     """
 
     study: optuna.Study
-    setting: Setting
-    space: Space
+    context: SearchContext
     progress: Progress
 
     def __call__(self, trial: optuna.Trial) -> float:
-        point = {name: _suggest(trial, name, dimension) for name, dimension in self.space.items()}
-        recipe = recipe_at(self.setting.task.recipe, self.setting.model, point)
+        point = {name: _suggest(trial, name, dimension) for name, dimension in self.context.space.items()}
+        recipe = recipe_at(self.context.task.recipe, self.context.model, point)
         bar = self.progress.add_task(f"trial {trial.number}", total=None, loss="")
         losses: list[float] = []
 
@@ -187,9 +147,9 @@ class _Objective:
             return trial.should_prune()
 
         try:
-            tried = try_recipe(self.setting, recipe, on_round)
+            tried = try_recipe(self.context, recipe, on_round)
         except Pruned:
-            trial.set_user_attr(STOPPED, True)
+            trial.set_user_attr(storage.STOPPED, True)
             return self._known([loss for loss in losses if math.isfinite(loss)], min)
         except _FAILS as error:
             trial.set_user_attr(ERROR, str(error) or type(error).__name__)
@@ -200,7 +160,7 @@ class _Objective:
         return tried.value
 
     def _known(self, losses: list[float], of: Callable[[list[float]], float]) -> float:
-        """One of these losses, or of all that other trials had; without any, the trial has none, either."""
+        """One of these losses, or of those of other trials; without any, the trial has none, either."""
         done = self.study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
         losses = losses or [loss_of(trial) for trial in done]
         if not losses:

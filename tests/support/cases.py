@@ -1,0 +1,32 @@
+"""Combinations of options: few that cover every pair of values in `make test`, all of them in `make test-deep`."""
+
+import itertools
+
+import pytest
+
+
+def pairwise(*factors):
+    """Combinations in which every pair of values of two factors occurs, greedily as few as possible."""
+    left = list(itertools.product(*(range(len(values)) for values in factors)))
+    missing = {pair for case in left for pair in _pairs(case)}
+    chosen = []
+    while missing:
+        best = max(left, key=lambda case: len(missing & _pairs(case)))
+        chosen.append(best)
+        missing -= _pairs(best)
+    return [tuple(values[i] for values, i in zip(factors, case, strict=True)) for case in chosen]
+
+
+def _pairs(case):
+    return set(itertools.combinations(enumerate(case), 2))
+
+
+def combinations(*factors):
+    """All combinations for `pytest.mark.parametrize`; only those of `pairwise` are not deep."""
+    few = pairwise(*factors)
+    return few + [pytest.param(*c, marks=pytest.mark.deep) for c in itertools.product(*factors) if c not in few]
+
+
+def some(cases, *names):
+    """Names of cases for `pytest.mark.parametrize`; all but the given ones are deep."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.deep) for name in cases]

@@ -1,0 +1,13 @@
+"""docs/results.md, from results/quick: result.json of each run."""
+
+from nacre.train.report.paper_tables import markdown_paper_table
+from nacre.train.report.tables import markdown_table
+
+from ._shared import RESULTS, origin
+
+RUNS = RESULTS / "quick"
+TABLES = {
+    "tasks": lambda: markdown_table(RUNS),
+    "paper": lambda: markdown_paper_table(RUNS),
+    "origin": lambda: origin("quick"),
+}
