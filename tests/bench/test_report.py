@@ -202,6 +202,7 @@ def test_ratios_are_drawn_as_bars():
     assert not has_colour(only_bad[:100], "#0072b2")
 
 
+@pytest.mark.slow
 def test_longer_bars_for_larger_ratios():
     def blue(ratio):
         forward = Cost("ok", seconds=1.0, rounds=3, ratio=ratio)
@@ -214,6 +215,7 @@ def test_longer_bars_for_larger_ratios():
     assert blue(50.0) > 1.5 * blue(5.0) > 1.5 * blue(1.01)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_drawn_with_one_colour_a_model():
     models = ["nac", "torch-mha", "torch-gru"]
     results = [r for i, model in enumerate(models) for r in sweep(model, 1 + i / 2)]

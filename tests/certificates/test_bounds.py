@@ -10,6 +10,7 @@ import nacre
 from nacre.certificates import bounds as module
 from nacre.certificates.bounds import certify
 from reference.killing import batch, deafen, named
+from support.hypothesis import DEEP
 
 # --- numbers of the heads ---------------------------------------------------------------------------------------
 
@@ -31,9 +32,9 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_head_agrees_with_its_trace(options, padded):
+def test_a_head_agrees_with_its_trace(options):
+    padded = OPTIONS.index(options) % 3 > 0
     layer = nacre.NAC(16, 2, dtype=torch.float64, **options)
     x, time = batch(dtype=torch.float64)
     padding = torch.zeros(6, 14, dtype=torch.bool)
@@ -318,11 +319,11 @@ def test_the_layer_is_left_as_it_was(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_trained_layer_is_certified_over_ten_thousand_inputs_and_a_killed_neuron_is_named():
+def test_a_trained_layer_is_certified_over_many_inputs_and_a_killed_neuron_is_named():
     layer, head = nacre.NAC(16, 2), torch.nn.Linear(16, 1)
     optimiser = torch.optim.Adam([*layer.parameters(), *head.parameters()], lr=1e-2)
     losses = []
-    for _ in range(100):
+    for _ in range(60):
         x, time = batch(32, 12)
         loss = (head(layer(x, time=time)) - x[..., :1].cumsum(1) / 3).square().mean()
         optimiser.zero_grad()
@@ -331,11 +332,12 @@ def test_a_trained_layer_is_certified_over_ten_thousand_inputs_and_a_killed_neur
         losses.append(loss.item())
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
 
-    x, time = torch.randn(10_000, 12, 16), torch.rand(10_000, 12).cumsum(1)
+    many = 10_000 if DEEP else 1000
+    x, time = torch.randn(many, 12, 16), torch.rand(many, 12).cumsum(1)
     found = certify(layer, x, time)
     assert found.ok, str(found)
-    assert found.sequences == 10_000
-    assert found.pairs == sum(h.pairs for h in found.heads) > 1_000_000
+    assert found.sequences == many
+    assert found.pairs == sum(h.pairs for h in found.heads) > 100 * many
 
     neuron = layer.backbone.wiring.group("command")[4]
     deafen(layer.backbone.weights, neuron, 1)

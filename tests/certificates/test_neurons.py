@@ -6,6 +6,7 @@ import torch
 import nacre
 from nacre.certificates.bounds import certify
 from reference.killing import batch, deafen, named, wipe
+from support.cases import combinations
 
 ALIVE = [
     {},
@@ -17,13 +18,13 @@ ALIVE = [
 ]
 
 
-@pytest.mark.parametrize("options", ALIVE, ids=str)
-def test_a_fresh_layer_has_no_dead_and_no_saturated_neuron(options):
-    found = certify(nacre.NAC(16, 2, **options), *batch())
-    assert found.ok
-    assert found.dead == found.saturated == ()
-    assert found.left_out == 0
-    assert "none dead, none saturated" in str(found)
+def test_a_fresh_layer_has_no_dead_and_no_saturated_neuron():
+    for options in ALIVE:
+        found = certify(nacre.NAC(16, 2, **options), *batch())
+        assert found.ok, options
+        assert found.dead == found.saturated == (), options
+        assert found.left_out == 0, options
+        assert "none dead, none saturated" in str(found), options
 
 
 @pytest.mark.parametrize("wiring", ["ncp", "dense"])
@@ -89,11 +90,14 @@ def test_sensory_neurons_that_hear_nothing_are_named(name):
     assert (found.dead[0].wiring_index, found.dead[0].reason) == (gate.outputs[11], "its state never changes")
 
 
-@pytest.mark.parametrize("name", ["query", "key", "value"])
 @pytest.mark.parametrize(
-    "how", ["by the readers", "by its own output map", "but the time gate", "but the circuit"]
+    ("name", "how", "share"),
+    combinations(
+        ["query", "key", "value"],
+        ["by the readers", "by its own output map", "but the time gate", "but the circuit"],
+        [False, True],
+    ),
 )
-@pytest.mark.parametrize("share", [False, True])
 def test_sensory_neurons_that_nothing_hears_are_named(name, how, share):
     layer = nacre.NAC(16, 2, share_backbone=share)
     row = {"query": 2, "key": 8 + 2, "value": None}[name]

@@ -34,6 +34,8 @@ def test_every_table_of_every_page_is_written_from_the_results():
         assert write_pages.written(page, text) == text, f"run python tools/write_pages.py {page}"
         names = [name for _, name, _ in write_pages.MARKED.findall(text)]
         assert sorted(names) == sorted(write_pages.module_of(page).TABLES), page
+        for figure in getattr(write_pages.module_of(page), "FIGURES", ()):
+            assert f"](images/{figure})" in text, f"{page}: {figure}"
 
 
 def test_results_say_where_they_come_from():

@@ -26,6 +26,15 @@ def test_check_says_which_page_differs_and_writing_mends_it(tmp_path, monkeypatc
     assert "no tables for nothing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_figures_are_drawn_on_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_pages, "DOCS", tmp_path)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "performance.md").write_text("")
+    assert write_pages.main(["performance", "--figures"]) == 0
+    assert (tmp_path / "images" / "bench-selection.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_taking_over_results_replaces_what_was_there(tmp_path):
     for name in ("a", "b"):
         folder = tmp_path / name / "task" / "nac" / "fold0-seed0"

@@ -8,6 +8,7 @@ import torch
 from nacre import Backbone, NCPCell, SensoryGate, Wiring
 from nacre.layer.backbone import plan
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
+from support.cases import combinations, pairwise
 
 KINDS = [str(k) for k in WiringKind]
 
@@ -81,13 +82,12 @@ def test_input_group_limits_where_the_input_goes():
     assert (NCPCell(wiring, bias=False)(torch.randn(4, 6))[1][:, list(wiring.group("motor"))] != 0).any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
-def test_parity_sensory_gate_is_the_settled_cell(kind, bias, activation):
-    gate = noisy(SensoryGate(sensory_wiring(kind, 7, 12, 0.5, 1), bias=bias, activation=activation))
-    u = torch.randn(5, 7).double()
-    torch.testing.assert_close(gate(u), gate.cell().settle(u, 1)[0], rtol=1e-12, atol=1e-12)
+def test_parity_sensory_gate_is_the_settled_cell():
+    for case in pairwise(KINDS, [True, False], ["tanh", "sigmoid"]):
+        kind, bias, activation = case
+        gate = noisy(SensoryGate(sensory_wiring(kind, 7, 12, 0.5, 1), bias=bias, activation=activation))
+        u = torch.randn(5, 7).double()
+        assert torch.allclose(gate(u), gate.cell().settle(u, 1)[0], rtol=1e-12, atol=1e-12), case
 
 
 WIRINGS = {
@@ -117,9 +117,7 @@ WIRINGS = {
 }
 
 
-@pytest.mark.parametrize("name", WIRINGS)
-@pytest.mark.parametrize("extra", [0, 1, 4])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("name", "extra", "bias"), combinations(list(WIRINGS), [0, 1, 4], [True, False]))
 def test_parity_backbone_is_the_settled_cell(name, extra, bias):
     wiring = WIRINGS[name]
     steps = wiring.steps_to(wiring.group("motor")) + extra

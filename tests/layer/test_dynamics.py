@@ -181,13 +181,10 @@ def test_sensitivities_equal_autograd_and_the_papers_formula(phi, omega, t, a0):
 
 
 @pytest.mark.parametrize("mode", ["exact", "euler"])
-@pytest.mark.parametrize("z", [0.0, 1e-12, 1e-6, 0.05, 0.4999, 0.5001, 0.7, 3.0, 40.0])
-def test_gradcheck_through_small_and_large_times(mode, z):
-    phi, omega = tensor(0.7, 2.0)
-    t = torch.tensor(z / 2.0, dtype=F64)
-    if z in (0.0, 1e-12):  # finite differences would step to negative times
-        t.requires_grad_(False)
-    args = [x.requires_grad_() for x in (phi, omega)]
+def test_gradcheck_through_small_and_large_times(mode):
+    args = [x.requires_grad_() for x in tensor(0.7, 2.0)]
+    # omega t from 0 to 40
+    t = torch.tensor([0.0, 1e-12, 1e-6, 0.05, 0.4999, 0.5001, 0.7, 3.0, 40.0], dtype=F64) / 2
     assert torch.autograd.gradcheck(lambda p, o: F.solve_logits(p, o, t, mode, a0=0.2), args, eps=1e-7, atol=1e-6)
 
 

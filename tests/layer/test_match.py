@@ -36,14 +36,14 @@ def test_no_match_is_larger_than_the_gains(seed, size, kind):
 
 def test_gradcheck():
     made = synapse()
-    (q, t), (k, s) = rows(3), rows(4)
+    (q, t), (k, s) = rows(2), rows(3)
     inputs = (q.requires_grad_(), k.requires_grad_(), *made.parameters())
 
     def match(q, k, *_):
         return torch.einsum("rhe,she->hrs", made.asked(q, t), made.offered(k, s))
 
     assert torch.autograd.gradcheck(match, inputs)
-    assert torch.autograd.gradgradcheck(match, inputs)
+    assert torch.autograd.gradgradcheck(match, inputs, fast_mode=True)
 
 
 def test_only_the_difference_of_stamps_counts_and_none_means_one_unit():
@@ -113,8 +113,9 @@ def test_the_chosen_keys_are_those_of_the_largest_match():
     assert torch.equal(trace.index, best.indices.sort(-1).values)
 
 
-@pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
-@pytest.mark.parametrize("phi", ["sigmoid", "tanh", "linear"])
+@pytest.mark.parametrize(
+    ("mode", "phi"), [("exact", "sigmoid"), ("euler", "tanh"), ("steady", "sigmoid"), ("exact", "linear")]
+)
 def test_bounds_hold_and_the_limit_names_the_gain(mode, phi):
     layer = nacre.NAC(16, 2, match="both", mode=mode, phi=phi, gain=20.0, top_k=None)
     for p in layer.backbone.parameters():

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import nacre
 from nacre.layer.streaming import StreamState
+from support.cases import some
 from support.hypothesis import examples
 
 OPTIONS = [
@@ -67,17 +68,17 @@ CASES = [
 @pytest.mark.parametrize(("options", "timed"), CASES)
 def test_step_equals_forward(options, timed):
     layer = causal(**options)
-    x, time = data(layer, 3, 33)
+    x, time = data(layer, 3, 23)
     time = time if timed else None
-    y, state = run(layer, layer.init_state(3, max_len=33), x, time)
+    y, state = run(layer, layer.init_state(3, max_len=23), x, time)
     torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-12)
-    assert state.length.tolist() == [33] * 3
+    assert state.length.tolist() == [23] * 3
 
 
-@pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
+@pytest.mark.parametrize("mode", some(["exact", "euler", "steady"], "euler"))
 def test_step_equals_forward_in_single_precision(mode):
     layer = causal(torch.float32, mode=mode)
-    x, time = data(layer, 4, 60)
+    x, time = data(layer, 4, 40)
     y, _ = run(layer, layer.init_state(4, max_len=64), x, time)
     torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-5)
 
@@ -96,27 +97,27 @@ def test_without_a_block_size_the_state_takes_the_root_of_its_length():
 
 def test_equal_keys_are_told_apart_in_the_same_way():
     layer = causal(top_k=4)
-    x, time = data(layer, 1, 60)
-    x = x[:, :1].expand(-1, 60, -1)  # a sensor that does not change: every score is a tie
-    y, _ = run(layer, layer.init_state(1, max_len=60), x, time)
+    x, time = data(layer, 1, 30)
+    x = x[:, :1].expand(-1, 30, -1)  # a sensor that does not change: every score is a tie
+    y, _ = run(layer, layer.init_state(1, max_len=30), x, time)
     torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-12)
-    slid, _ = run(layer, layer.init_state(1, max_len=20, overflow="slide"), x, time)
+    slid, _ = run(layer, layer.init_state(1, max_len=15, overflow="slide"), x, time)
     torch.testing.assert_close(slid, y, rtol=0, atol=1e-12)  # of equals the latest are taken
 
 
 @examples(15)
-@given(st.lists(st.tuples(st.integers(0, 39), st.integers(0, 2)), max_size=8), st.sampled_from(OPTIONS))
+@given(st.lists(st.tuples(st.integers(0, 23), st.integers(0, 2)), max_size=8), st.sampled_from(OPTIONS))
 def test_rows_can_be_reset_at_any_time(resets, options):
     layer = causal(**options)
-    x, time = data(layer, 3, 40)
-    state, outputs = layer.init_state(3, max_len=40), []
-    for i in range(40):
+    x, time = data(layer, 3, 24)
+    state, outputs = layer.init_state(3, max_len=24), []
+    for i in range(24):
         state.reset([row for at, row in resets if at == i])
         y, state = layer.step(x[:, i], state, time=time[:, i])
         outputs.append(y)
     y = torch.stack(outputs, 1)
     for row in range(3):
-        edges = sorted({0, 40, *(at for at, r in resets if r == row)})
+        edges = sorted({0, 24, *(at for at, r in resets if r == row)})
         for start, end in itertools.pairwise(edges):
             part = layer(x[row : row + 1, start:end], time=time[row : row + 1, start:end])
             torch.testing.assert_close(y[row : row + 1, start:end], part, rtol=0, atol=1e-12)
@@ -136,13 +137,15 @@ def test_reset_takes_masks_and_forgets_poison():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}, {"match": "both"}], ids=str
+    "options",
+    some([{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}, {"match": "both"}], {}, {"top_k": 40}),
+    ids=str,
 )
 def test_a_sliding_window_forgets_whole_blocks(options):
     layer = causal(**options)
-    x, time = data(layer, 2, 48)
+    x, time = data(layer, 2, 38)
     y, _ = run(layer, layer.init_state(2, max_len=18, overflow="slide"), x, time)  # 4 blocks of 5
-    for i in range(48):
+    for i in (0, 4, 5, 17, 19, 20, 24, 27, 30, 34, 35, 37):
         start = max(0, i // 5 - 3) * 5  # its own block and three before
         whole = layer(x[:, start : i + 1], time=time[:, start : i + 1])
         torch.testing.assert_close(y[:, i], whole[:, -1], rtol=0, atol=1e-12)
@@ -151,8 +154,8 @@ def test_a_sliding_window_forgets_whole_blocks(options):
 def test_the_window_slides_for_good():
     layer = causal()
     state = layer.init_state(1, max_len=10, overflow="slide")
-    _, state = run(layer, state, *data(layer, 1, 200))
-    assert state.length.item() == 200
+    _, state = run(layer, state, *data(layer, 1, 75))
+    assert state.length.item() == 75
     assert state.key.shape == (1, 2, 2, 5, 4)
 
 

@@ -8,6 +8,7 @@ import torch
 import nacre
 from nacre.layer import pairs
 from nacre.native import library
+from support.cases import combinations
 
 
 @pytest.fixture
@@ -102,9 +103,7 @@ OPTIONS = [{}, {"causal": True}, {"top_k": None}, {"mode": "steady", "integrate"
 OPTIONS += [{"match": "both"}, {"activation": "gelu"}]
 
 
-@pytest.mark.parametrize("kernels", [True, False])
-@pytest.mark.parametrize("chunk", [2**21, 2**13])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(("options", "chunk", "kernels"), combinations(OPTIONS, [2**21, 2**13], [True, False]))
 def test_the_trace_is_bit_by_bit_what_a_plain_forward_computes(options, chunk, kernels, monkeypatch):
     """Of one chunk and of many, with padding, by the kernels and by PyTorch."""
     monkeypatch.setattr(pairs, "CHUNK_NUMBERS", chunk)

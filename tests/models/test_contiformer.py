@@ -56,6 +56,7 @@ def test_parity_contiformer_is_a_loop_over_pairs(causal, nodes, unfolds):
     assert_rows_same(model, partial(contiformer, model, pair=pair_by_quadrature), x, time, [5, 5, 3])
 
 
+@pytest.mark.slow
 def test_parity_contiformer_converges_to_dopri5():
     model = make(nodes=150, unfolds=1)
     x, time = data(1, 4)

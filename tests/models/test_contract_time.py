@@ -113,4 +113,4 @@ def test_there_is_no_loop_over_time(name):
     """Eight times the steps may need a few more rounds, but not eight times the operations."""
     model = make(name)
     for regular in (True, False):
-        assert operations(model, 256, regular) < 2 * operations(model, 32, regular), regular
+        assert operations(model, 160, regular) < 2 * operations(model, 20, regular), regular

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import nacre
 from nacre.models import _ltc_neurons
 from nacre.models._ltc_neurons import positive, raw_of
-from nacre.native.ltc import hear, unfold
+from nacre.native.ltc import synapse_sums, unfold
 from reference import ltc as reference
 from support.hypothesis import examples
 from support.ltc import NAMES, batch, make, same
@@ -32,7 +32,7 @@ def test_parity_ltc_ncp(dtype, d_model):
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_are_used_where_they_can_be(name, either_path, monkeypatch):
     used = []
-    for function in (hear, unfold):
+    for function in (synapse_sums, unfold):
 
         def noting(*args, function=function):
             used.append(function.__name__)
@@ -40,7 +40,7 @@ def test_kernels_are_used_where_they_can_be(name, either_path, monkeypatch):
 
         monkeypatch.setattr(_ltc_neurons, function.__name__, noting)
     make(name)(batch()[0])
-    assert used == (["hear", "unfold"] if either_path == "kernels" else [])
+    assert used == (["synapse_sums", "unfold"] if either_path == "kernels" else [])
 
 
 @examples(25)

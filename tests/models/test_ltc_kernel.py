@@ -11,7 +11,7 @@ import nacre
 from nacre.models import _ltc_neurons
 from nacre.models._ltc_neurons import LTCNeurons
 from nacre.native import library
-from nacre.native.ltc import hear, unfold
+from nacre.native.ltc import synapse_sums, unfold
 from support.ltc import NAMES, batch, make, same
 from support.models import case
 
@@ -27,7 +27,7 @@ def in_torch(monkeypatch, action):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_kernel_gives_what_torch_gives(name, dtype, monkeypatch):
     model = make(name, dtype, d_model=12)
-    for rows, threads in ((1, 1), (5, 2), (19, 1), (19, 2)):
+    for rows, threads in ((1, 1), (5, 1), (19, 2)):
         x, time = batch(rows, dtype=dtype)
         torch.set_num_threads(1)
         want = in_torch(monkeypatch, lambda x=x, time=time: model(x, time=time))
@@ -61,7 +61,7 @@ def test_gradients_of_the_kernels_and_their_gradients():
     sensory, recurrent = neurons.sensory, neurons.recurrent
 
     def sums(*floats):
-        return hear(*floats, sensory.source, sensory.used, sensory._in_torch)
+        return synapse_sums(*floats, sensory.source, sensory.used, sensory._in_torch)
 
     def states(*floats):
         return unfold(*floats, recurrent.source, recurrent.used, 2, neurons._in_torch)

@@ -47,15 +47,23 @@ def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE), "COLUMNS": "200"}
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Address of a cluster of two CPUs, which asks for a token, as clusters should."""
+@pytest.fixture(scope="module", autouse=True)
+def _token():
+    """All clusters ask for a token, as clusters should. One for all: Ray reads it once in a process."""
     from ray import _raylet as raylet  # here, so that other tests need not wait for it
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # or Ray makes one in the home directory
         raylet.Config.initialize("")  # Ray may have been imported before
+        yield
+    raylet.Config.initialize("")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Address of a cluster of two CPUs."""
+    with pytest.MonkeyPatch.context() as patch:
         port = free_port()
         command = (
             f"start --head --block --port {port} --num-cpus 2 --include-dashboard false --disable-usage-stats"
@@ -78,7 +86,6 @@ def cluster():
         yield f"127.0.0.1:{port}"
         head.terminate()
         head.communicate(timeout=60)
-    raylet.Config.initialize("")
 
 
 def plain(result):
@@ -91,7 +98,6 @@ def test_ray_leaves_the_files_of_a_serial_grid_skips_what_is_done_or_held_and_go
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr("sys.argv", ["nacre", "train", "tiny.toml", "--executor", "ray"])
-    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # or Ray makes one in the home directory
     monkeypatch.setenv("COLUMNS", "200")
     grid = replace(tiny(tmp_path, more="[models.sdpa]\nno_such_option = 1\n"), folds=1)
     serial = replace(grid, models=["mean", "linear", MODEL], out=tmp_path / "serial")
@@ -232,7 +238,7 @@ def test_ctrl_c_ends_with_130_and_the_next_run_ends_as_if_nothing_had_happened(t
 def test_without_an_address_a_cluster_of_this_machine_comes_and_goes_in_silence(tmp_path):
     tiny(tmp_path)
     args = ["train", "tiny.toml", "-m", MODEL, "--profile", "quick", "--folds", "2", "--no-controls"]
-    settings = {**environment(), "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # or Ray makes one in the home directory
+    settings = environment()
     settings.pop("RAY_AUTH_MODE", None)
     command = [sys.executable, "-m", "nacre", *args, "--executor", "ray"]
     done = subprocess.run(

@@ -76,7 +76,7 @@ def test_the_table_of_trials_is_that_of_the_study(found):
     assert (result["best"], result["median"], result["recipe"]) == (min(losses), np.median(finished), losses[0])
     assert result["outcomes"]["finished"] == len(finished)
     assert sum(result["outcomes"].values()) == 5
-    assert result["provenance"]["versions"]
+    assert result["provenance"].keys() >= {"commit", "versions", "command"}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The picture of a wiring shows every neuron and every synapse."""
+"""The figure of a wiring shows every neuron and every synapse."""
 
 import matplotlib.colors
 import numpy as np
@@ -17,8 +17,10 @@ def parts(figure):
     return axes, lines, dots
 
 
-@pytest.mark.parametrize("kind", [str(k) for k in WiringKind])
-@pytest.mark.parametrize("build", [backbone_wiring, sensory_wiring])
+@pytest.mark.parametrize(
+    ("kind", "build"),
+    [*((str(kind), backbone_wiring) for kind in WiringKind), ("ncp", sensory_wiring), ("mlp", sensory_wiring)],
+)
 def test_every_neuron_and_synapse_is_drawn(kind, build, tmp_path):
     wiring = build(kind, 6, 20, 0.5, 1)
     figure = wiring.draw()

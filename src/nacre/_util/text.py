@@ -62,13 +62,9 @@ def markdown_rows(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def console_table(
     columns: Iterable[str], *, title: str = "", caption: str = "", left: Sequence[str] = ()
 ) -> Table:
-    """A plain table for the console, its rows still to be added. Needs rich.
+    """An empty table for the console. Needs rich.
 
-    Args:
-        columns: Titles; the first column is set to the left and never wrapped, the others to the right.
-        title: Above the table.
-        caption: Below it.
-        left: Further columns that hold text, set to the left.
+    The first column and those named in `left` are aligned left, the others right; the first is never wrapped.
     """
     from rich import box
     from rich.table import Table

@@ -60,8 +60,8 @@ class _Group:
     ids: list[list[int]]  # [H][n] wiring indices
     computed: list[bool]  # [n] False: left out of the layer, without a state
     known: Tensor  # [H, n] whether the trace shows the state
-    heard: Tensor  # [H, n] whether any outgoing weight differs from 0
-    unheard: str  # reason to give if not
+    connected: Tensor  # [H, n] whether any outgoing weight differs from 0
+    unconnected: str  # reason to give if not
     unit: str  # of the number of its states
 
 
@@ -133,53 +133,53 @@ def _groups(layer: NAC) -> Iterator[_Group]:
     for name in _SENSORY:
         # The state of a neuron with an output scale of 0 is unknown.
         known = _output_map(layer, name)[0] != 0
-        heard = known & _heard_sensory(layer, name)
+        connected = known & _connected_sensory(layer, name)
         by_selection = name != "value" and layer.config.top_k is not None
         yield _Group(
             name=name,
             ids=[list(ids[h * width : (h + 1) * width]) for h in range(heads)],
             computed=[True] * width,
             known=known.cpu(),
-            heard=heard.cpu(),
-            unheard=selected if by_selection else nothing,
+            connected=connected.cpu(),
+            unconnected=selected if by_selection else nothing,
             unit="steps",
         )
-    computed, heard = computed_neurons(layer), _heard_backbone(layer).cpu()
+    computed, connected = computed_neurons(layer), _connected_backbone(layer).cpu()
     for name in BACKBONE:
         ids = list(layer.backbone.wiring.group(name))
         yield _Group(
             name=name,
             ids=[ids] * heads,
             computed=[i in computed for i in ids],
-            known=torch.ones_like(heard[:, ids]),
-            heard=heard[:, ids],
-            unheard=nothing,
+            known=torch.ones_like(connected[:, ids]),
+            connected=connected[:, ids],
+            unconnected=nothing,
             unit="pairs",
         )
 
 
-def _heard_sensory(layer: NAC, name: str) -> Tensor:
+def _connected_sensory(layer: NAC, name: str) -> Tensor:
     """[H, D] whether any weight after the output map differs from 0."""
     heads, width = layer.config.num_heads, layer.config.d_head
     if name == "value":
         return (layer.out_proj.weight != 0).any(0).view(heads, width)
     rows = slice(0, width) if name == "query" else slice(width, None)
-    heard = (layer.backbone.weights.drive()[0][:, rows] != 0).any(-1)  # [1, D] if heads share one circuit
+    connected = (layer.backbone.weights.drive()[0][:, rows] != 0).any(-1)  # [1, D] if heads share one circuit
     if layer.time_gate is not None:
-        heard = heard | (layer.time_gate.weight[:, rows] != 0).any(-1)
+        connected = connected | (layer.time_gate.weight[:, rows] != 0).any(-1)
     if layer.match is not None:
-        heard = torch.ones_like(heard)  # gains are never 0
-    return heard.expand(heads, -1)
+        connected = torch.ones_like(connected)  # gains are never 0
+    return connected.expand(heads, -1)
 
 
-def _heard_backbone(layer: NAC) -> Tensor:
+def _connected_backbone(layer: NAC) -> Tensor:
     """[H, N] whether any weight leads from a neuron to another one or out of the circuit."""
     weights = layer.backbone.weights
     synapses = weights.recurrent() != 0
     synapses.diagonal(dim1=1, dim2=2).fill_(False)  # a synapse onto itself does not count
-    heard = synapses.any(-1)
-    heard[:, list(layer.backbone.outputs)] |= weights.output_scale != 0
-    return heard.expand(layer.config.num_heads, -1)
+    connected = synapses.any(-1)
+    connected[:, list(layer.backbone.outputs)] |= weights.output_scale != 0
+    return connected.expand(layer.config.num_heads, -1)
 
 
 def _why_dead(group: _Group, seen: Measures, head: int, i: int) -> str:
@@ -190,8 +190,8 @@ def _why_dead(group: _Group, seen: Measures, head: int, i: int) -> str:
     # A single state says nothing about change.
     elif group.known[head, i] and high - low <= _STILL and seen[f"{group.name} count", "sum"][head] > 1:
         reasons.append("its state never changes")
-    if not group.heard[head, i]:
-        reasons.append(group.unheard)
+    if not group.connected[head, i]:
+        reasons.append(group.unconnected)
     return "; ".join(reasons)
 
 

@@ -147,7 +147,7 @@ def _chunk_rows(heads: int, columns: int, width: int) -> int:
 
 
 def _spans(rows: int, size: int) -> list[slice]:
-    """All rows, so many at a time."""
+    """Slices of at most `size` rows."""
     return [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
 
 

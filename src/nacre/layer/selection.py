@@ -1,4 +1,4 @@
-"""Which keys a query attends to: Algorithm 2 of the paper with its defects mended, and exact top-K.
+"""Which keys a query attends to: Algorithm 2 of the paper with its defects corrected, and exact top-K.
 
 All functions take queries [B, H, T, D] and keys [B, H, S, D] and return, for each query, the positions of its
 keys in ascending order and a mask of the columns that hold one: `(index, valid)`, both [B, H, T, K]. Columns

@@ -117,7 +117,7 @@ def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, 
         raise TypeError(f"time must be a tensor of real time stamps, got {getattr(time, 'dtype', type(time))}")
     if time is not None and time.shape != (batch,):
         raise ValueError(f"time must have shape ({batch},), one stamp for each stream, got {tuple(time.shape)}")
-    if not torch.compiler.is_compiling():  # what follows looks at values
+    if not torch.compiler.is_compiling():  # the next checks read values
         _check_values(owner, state, time)
 
 

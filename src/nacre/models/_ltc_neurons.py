@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from nacre.native import library
-from nacre.native.ltc import SLOTS, hear, unfold
+from nacre.native.ltc import SLOTS, synapse_sums, unfold
 from nacre.wiring.wiring import Wiring
 
 EPSILON = 1e-8  # that of ncps
@@ -75,7 +75,7 @@ class LTCSynapses(nn.Module):
         """Currents and conductances [R, 2, N] that the sources x [R, F] cause."""
         coefficient = self.coefficient()
         if library.runs(x, coefficient):
-            return hear(x, coefficient, self.source, self.used, self._in_torch)
+            return synapse_sums(x, coefficient, self.source, self.used, self._in_torch)
         return self._in_torch(x, coefficient)
 
     def _in_torch(self, x: Tensor, coefficient: Tensor) -> Tensor:

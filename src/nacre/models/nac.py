@@ -25,7 +25,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "nac-steady": ({"mode": "steady"}, "logits at their steady state"),
 }
 
-# A product is cheap beside a circuit: a query is compared with all of 256 keys, with a quarter of 1,024.
+# A product is cheap beside a circuit: of 256 keys a query is compared with all, of 1,024 with a quarter.
 PLUS: dict[str, Any] = {"match": "both", "reach": 256}
 
 # What `nacre tune` searches; a row of the paper's table keeps what it stands for.

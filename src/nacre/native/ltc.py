@@ -1,4 +1,4 @@
-"""`hear` and `unfold`: liquid time-constant neurons by the compiled kernel, forward and backward."""
+"""`synapse_sums` and `unfold`: liquid time-constant neurons by the compiled kernel, forward and backward."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -30,7 +30,9 @@ class _Recurrence(ctypes.Structure):
     )
 
 
-def hear(x: Tensor, coefficient: Tensor, source: Tensor, used: Tensor, same: Callable[..., Tensor]) -> Tensor:
+def synapse_sums(
+    x: Tensor, coefficient: Tensor, source: Tensor, used: Tensor, same: Callable[..., Tensor]
+) -> Tensor:
     """Currents and conductances [R, 2, N] that neurons receive through their synapses.
 
     Args:
@@ -41,14 +43,14 @@ def hear(x: Tensor, coefficient: Tensor, source: Tensor, used: Tensor, same: Cal
         same: The same from (x, coefficient) in PyTorch, for gradients that have gradients.
     """
     # Made contiguous here and not in `forward`: gradients of gradients must find the tensors it was given.
-    return _Hear.apply(x.contiguous(), coefficient.contiguous(), source, used, same)
+    return _SynapseSums.apply(x.contiguous(), coefficient.contiguous(), source, used, same)
 
 
 def unfold(
     drive: Tensor,  # [B, T, 2, N] currents and conductances from outside
     delta: Tensor,  # [B, T] length of one unfold
     capacity: Tensor,  # [N]
-    coefficient: Tensor,  # [4, N, K], see `hear`
+    coefficient: Tensor,  # [4, N, K], see `synapse_sums`
     source: Tensor,  # [N, K] int32
     used: Tensor,  # [N] int32
     unfolds: int,  # of a step
@@ -59,8 +61,8 @@ def unfold(
     return _Unfold.apply(*floats, source, used, unfolds, same)
 
 
-class _Hear(torch.autograd.Function):
-    """`hear`; recomputes the sigmoids in the backward pass."""
+class _SynapseSums(torch.autograd.Function):
+    """`synapse_sums`; recomputes the sigmoids in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:  # noqa: ANN401

@@ -75,9 +75,9 @@ def fit(
 ) -> Fitted:
     """Train a network on the training part and leave it with the weights that were best on the validation part.
 
-    The scale of the network is fitted before. The seed is that of order, augmentation and dropout. If the directory
-    holds a checkpoint of an interrupted run, training resumes from it; on a CPU the outcome is the same to the last
-    bit. Every process of a group calls this, and ends with the same weights.
+    The scale of the network is fitted before. The seed is that of order, augmentation and dropout. If the
+    directory holds a checkpoint of an interrupted run, training resumes from it; on a CPU the outcome is the same
+    to the last bit. Every process of a group calls this, and ends with the same weights.
     """
     checkpoints = directory / "checkpoints"
     train, valid = _loaders(data, split, recipe, budget, seed)

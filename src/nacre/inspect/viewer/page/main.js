@@ -4,7 +4,7 @@
   const find = (id) => document.getElementById(id);
   const slider = find("step"), play = find("play"), problem = find("problem");
   nacre.mode = "change";
-  // When the first picture stood, and how long each move of the slider took until it was painted.
+  // When the first frame was painted, and how long each move of the slider took until it was painted.
   nacre.measured = { first: null, moves: [] };
   let views = [], step = 0, playing = false, zoom = 1, moving = null;
 

@@ -1,6 +1,6 @@
 "use strict";
 // Colours. Okabe and Ito's, which can be told apart whatever the eye; they are attributes of the drawings and not
-// styles, so that a saved picture looks like the page.
+// styles, so that a saved figure looks like the page.
 window.nacre = window.nacre || {};
 (function (nacre) {
   const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#6a6a6a"];

@@ -18,19 +18,20 @@ def test_pack_unpack_and_number():
     assert packing.number(torch.tensor([0, 2, 4, 5])).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "padding", [None, torch.zeros(2, 3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bool)]
-)
-def test_without_padding_or_without_anything_else_all_is_kept(padding):
+def test_without_padding_or_without_anything_else_all_is_kept():
     x = torch.randn(2, 3, 2)
-    packing = Packing.of(x, padding)
-    assert packing.rows is None
-    assert torch.equal(packing.unpack(packing.pack(x)), x)
-    assert torch.equal(packing.number(torch.arange(6)), torch.arange(6))
+    for padding in (None, torch.zeros(2, 3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.bool)):
+        packing = Packing.of(x, padding)
+        assert packing.rows is None
+        assert torch.equal(packing.unpack(packing.pack(x)), x)
+        assert torch.equal(packing.number(torch.arange(6)), torch.arange(6))
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"selection": "exact"}, {"top_k": None}], ids=str)
-@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize(
+    ("options", "cross"),
+    [({}, False), ({"causal": True}, True), ({"selection": "exact"}, False), ({"top_k": None}, True)],
+    ids=str,
+)
 def test_leaving_padding_out_changes_nothing(options, cross, monkeypatch):
     layer = nacre.NAC(16, 2, **options).double()
     x = torch.randn(3, 30, 16, dtype=torch.float64, requires_grad=True)
