@@ -173,9 +173,14 @@ def trendability(curve: ArrayLike, time: ArrayLike) -> float:
         1.0
     """
     values, when = _pair(curve, time)
-    values, when = values - values.mean(), when - when.mean()
+    values, when = (_near_one(x - x.mean()) for x in (values, when))
     size = math.sqrt(float((values**2).sum() * (when**2).sum()))
     return abs(float((values * when).sum())) / size if size > 0 else 0.0
+
+
+def _near_one(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scaled by a power of two, so that squares of tiny or huge numbers stay in range and no other bit changes."""
+    return np.ldexp(x, -math.frexp(float(np.abs(x).max()))[1])
 
 
 def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
