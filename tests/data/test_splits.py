@@ -54,6 +54,11 @@ def test_leak_groups_are_never_in_two_parts_and_everyone_is_scored_once(group, f
     assert sorted(i for split in splits for i in split.test.tolist()) == list(range(len(group)))
 
 
+def test_the_fold_after_the_scored_one_validates():
+    splits = make_splits(sequences(list(range(8))), SplitBy.GROUP, 4)
+    assert [split.valid.tolist() for split in splits] == [splits[(i + 1) % 4].test.tolist() for i in range(4)]
+
+
 def test_groups_of_a_class_are_dealt_to_folds_in_turn():
     classes = [0, 1] * 10  # without care, 4 folds would each hold one class only
     for split in make_splits(sequences(list(range(20)), classes), SplitBy.GROUP, 4):

@@ -14,6 +14,7 @@ from nacre.data.batches import Rounds
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, TrainingRecipe
 from nacre.train import fit as fit_module
 from nacre.train.fit import QUICK_ROUNDS, Budget, budget_of, fit, looked_at
+from nacre.train.lightning_module import Training
 from nacre.train.run_cell import run_cell
 from support.callbacks import Break
 from support.train import MODEL, TINY, cell, read_log, spirals, steps_of_part, task_of, waves, with_data
@@ -227,3 +228,15 @@ def test_a_seed_decides_all_that_is_random(tmp_path):
     runs = [train(task, tmp_path / name, seed=seed)[0] for name, seed in (("a", 0), ("b", 0), ("c", 1))]
     assert same(runs[0], runs[1])
     assert not same(runs[0], runs[2])
+
+
+def test_each_step_draws_its_own_dropout_and_the_same_when_it_is_repeated(monkeypatch):
+    task = waves()
+    module = Training(task.network(MODEL, 0, 0), task.recipe.training, 0)
+    drawn = []
+    for step in (0, 1, 0):
+        monkeypatch.setattr(Training, "global_step", step)
+        module.on_train_batch_start(None, 0)
+        drawn.append(torch.rand(4).tolist())
+    assert drawn[0] != drawn[1]
+    assert drawn[0] == drawn[2]
