@@ -70,8 +70,9 @@ def test_runs_are_those_of_a_loop(pixels):
     assert end.tolist() == [int(n) for row in slow for n in np.cumsum([count for _, count in row])]
 
 
-def test_events_are_those_of_a_loop(write, monkeypatch):
-    monkeypatch.setattr(event_mnist, "_CHUNK", 2)  # of seven images and of three
+@pytest.mark.parametrize("chunk", [2, 4096])  # of seven images and of three
+def test_events_are_those_of_a_loop(write, monkeypatch, chunk):
+    monkeypatch.setattr(event_mnist, "_CHUNK", chunk)
     data = load_event_mnist(write(files()), max_events=784)
     images = np.concatenate([digits(7, 7)[0], digits(3, 3)[0]])
     images[[0, 7]], images[[1, 8]] = 0, 255

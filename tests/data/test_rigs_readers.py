@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ DATA = os.environ.get("NACRE_DATA")
 
 
 def test_bearing_pronostia_files_in_both_separators_and_field_orders(tmp_path):
-    for number, (separator, first) in enumerate(((",", False), (";", True))):
+    for number, (separator, first) in enumerate(product((",", ";"), (False, True))):
         folder = write_pronostia(tmp_path / str(number), 2, separator, accelerations_first=first)
         one, two = (read_acceleration(folder / f"acc_0000{number}.csv") for number in (1, 2))
         np.testing.assert_allclose(one.samples, vibration(2560, 0.5, seed=0).round(3), atol=1e-9)

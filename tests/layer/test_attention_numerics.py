@@ -128,3 +128,10 @@ def test_module_protocol():
     assert {p.dtype for p in layer.double().parameters()} == {torch.float64}
     meta = nacre.NAC(16, 4, device="meta")
     assert all(p.is_meta for p in meta.parameters())
+
+
+def test_elapsed_time_of_half_precision_layers_is_float32():
+    config = nacre.NACConfig(d_model=4, num_heads=2)
+    stamps = torch.tensor([1000.0, 3.14159], dtype=torch.float64)
+    elapsed = pairs.elapsed_time(stamps[:1], stamps[1:], config, torch.bfloat16)
+    torch.testing.assert_close(elapsed, torch.tensor([996.85841]), rtol=1e-6, atol=0)
