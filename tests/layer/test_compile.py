@@ -3,8 +3,10 @@
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
 
 import nacre
+from nacre.layer.selection import Candidates
 from support.cases import some
 
 LENGTHS = (4, 9, 16, 17, 41, 101)
@@ -97,8 +99,42 @@ def test_a_stream_needs_one_graph(name):
 
 @pytest.mark.slow
 def test_the_operators_keep_torchs_rules():
-    q, skip, padding = torch.randn(2, 2, 12, 4), torch.rand(2, 12) > 0.8, torch.rand(2, 12) > 0.8
+    ours = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("nacre::")]
+    assert sorted(ours) == ["nacre::exact_topk", "nacre::sqrt_topk"]
+    q = torch.randn(2, 12, 2, 4).transpose(1, 2)  # as a layer gives it: not contiguous
+    padding, skip = torch.rand(2, 12) > 0.8, torch.rand(2, 12) > 0.8
     for causal in (False, True):
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, None, None))
-        torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (q, q, skip, padding, 3, causal, 5, 8))
-        torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, padding, 3, causal))
+        seen = Candidates.of((2, 12, 12), q.device, key_padding=padding, query_padding=skip, causal=causal)
+        for block, reach in ((None, None), (5, 8)):
+            arguments = (q, q, seen.rank, seen.seen, 3, causal, block, reach)
+            torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, arguments)
+        torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, seen.rank, seen.seen, 3))
+
+
+LENGTH_CHANGES = [
+    pytest.param("nac", True, (20, 33)),
+    *(
+        pytest.param(name, dynamic, (20, 33, 47, 64), marks=pytest.mark.deep)
+        for name in ("nac", "nac-plus", "sdpa", "mtan", "linear-attention")
+        for dynamic in (True, None)
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's own look at it
+@pytest.mark.parametrize(("name", "dynamic", "lengths"), LENGTH_CHANGES)
+def test_compiled_training_goes_on_when_the_length_changes(name, dynamic, lengths):
+    """With torch's compiler itself: it checks the strides of what it kept for the backward pass."""
+    net = nacre.create(name, d_input=8, d_model=8, num_heads=2)
+    compiled = torch.compile(net, dynamic=dynamic)
+    with fresh_cache():
+        for length in lengths:
+            x, time, padding = inputs(length)
+            results = []
+            for call in (compiled, net):
+                y = call(x, time=time, key_padding_mask=padding)
+                results.append((y, *torch.autograd.grad(y.square().sum(), net.parameters())))
+            for ours, theirs in zip(*results, strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)

@@ -185,9 +185,11 @@ def pair_time_gates(tokens: Tokens, rows: slice) -> Tensor | None:
     if tokens.query_gate is None or tokens.key_gate is None:
         return None
     index = tokens.index[:, rows]
-    selected = index.flatten(1).unsqueeze(1).expand(-1, 2, -1)
-    by_key = tokens.key_gate.gather(2, selected).unflatten(2, index.shape[1:])
-    return tokens.query_gate[:, :, rows, None] + by_key
+    flat = index.flatten(1)
+    # Not one gather by an expanded index: torch.compile would save that for the backward pass with the strides of
+    # the first length it met.
+    by_key = torch.stack([part.gather(1, flat) for part in tokens.key_gate.unbind(1)], 1)
+    return tokens.query_gate[:, :, rows, None] + by_key.unflatten(2, index.shape[1:])
 
 
 def pair_match(tokens: Tokens, rows: slice) -> Tensor | None:
