@@ -65,7 +65,7 @@ def test_a_table_of_old_runs_is_the_same(old, tmp_path, monkeypatch):
     assert Path("table.csv").read_text() == (old / "table.csv").read_text()
 
 
-def test_cells_that_are_done_are_not_trained_again(old, monkeypatch):
+def test_cells_that_are_done_are_not_trained_again(old, monkeypatch, capsys):
     monkeypatch.chdir(old)
     results = {path: path.read_bytes() for path in old.glob("runs/tiny/*/*/result.json")}
     words = (
@@ -73,6 +73,10 @@ def test_cells_that_are_done_are_not_trained_again(old, monkeypatch):
         "tiny.toml",
         *["-m", "nac", "-m", "cfc-ncp", "--profile", "quick", "--folds", "1", "--no-controls"],
     )
-    assert nacre_command(monkeypatch, *words) == 0
+    assert nacre_command(monkeypatch, *words) != 0
     assert len(results) == 2
+    said = capsys.readouterr()
+    assert "tiny, cfc-ncp, fold 1 of 3 is done" in said.out
+    assert "was made in another way" in said.err  # NAC has a second version since
+    assert said.err.count("fold 1 of 3") == 1
     assert all(path.read_bytes() == data for path, data in results.items())

@@ -168,7 +168,7 @@ def test_a_diverged_run_that_another_process_finished_meanwhile_is_reported_as_s
     assert f"tiny, {MODEL}, fold 1 of 3: diverged" in capsys.readouterr().out
 
 
-def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_kept(tiny, capsys):
+def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_kept(tiny, capsys, monkeypatch):
     assert len(run_grid(tiny)) == 1
     (result,) = tiny.out.rglob("result.json")
     before = result.stat().st_mtime_ns, result.read_bytes()
@@ -178,6 +178,12 @@ def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_k
     for change in ({"profile": Profile.PAPER}, {"precision": Precision.FLOAT64}):
         with pytest.raises(ValueError, match=rf"{result} was made in another way \(profile 'quick'.*--out"):
             run_grid(replace(tiny, **change))
+    newer = replace(nacre.model_info(MODEL), version=99)
+    with monkeypatch.context() as patch:
+        patch.setattr("nacre.train.cell.model_info", lambda name: newer)
+        with pytest.raises(ValueError, match="version of the model may differ"):
+            run_grid(tiny)
+    assert json.loads(result.read_bytes())["version"] == nacre.model_info(MODEL).version
     assert len(run_grid(replace(tiny, folds=2))) == 1
     assert (result.stat().st_mtime_ns, result.read_bytes()) == before
 

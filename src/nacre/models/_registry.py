@@ -27,6 +27,7 @@ class ModelInfo:
         causal: Whether step i depends on steps up to i only, as created by default.
         cost: How time grows with the length T, the width d and the model's own sizes.
         checked: What its outputs were compared with in the tests.
+        version: Raised when the outputs of a saved model change; part of the fingerprint of a cell.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ModelInfo:
     causal: bool
     cost: str
     checked: str
+    version: int = 1
 
 
 class _Entry(NamedTuple):

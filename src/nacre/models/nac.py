@@ -48,6 +48,7 @@ def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "
         causal=False,
         cost="T² n" if preset.get("top_k", 8) is None else "T√T d + TKn",
         checked="slow reference",
+        version=2,  # 2: blocks of a row's valid keys alone; causal blocks of 64
     )
     space = {option: dimension for option, dimension in SPACE.items() if option not in preset}
     space |= PLUS_SPACE if "match" in preset else {}

@@ -10,6 +10,8 @@ from pathlib import Path
 from nacre._util.files import write_atomic
 from nacre._util.locks import hold_lock
 from nacre.data.splits import Split
+from nacre.models import model_info
+from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile
 from nacre.tasks.task import Task
 
@@ -39,10 +41,17 @@ class Cell:
         """The fold's split."""
         return self.task.splits[self.fold]
 
+    @property
+    def version(self) -> int:
+        """The version of the model; 1 for controls."""
+        return 1 if self.model in CONTROLS else model_info(self.model).version
+
     def fingerprint(self) -> str:
-        """Checksum of everything that decides the result: recipe, data, split, profile, precision."""
+        """Checksum of everything that decides the result: recipe, data, split, profile, precision, model."""
         digests = self.task.recipe.digest, self.task.data.digest, self.split.digest
-        parts = *digests, self.profile, self.precision
+        parts = [*digests, self.profile, self.precision]
+        if self.version > 1:  # first versions had no number
+            parts.append(f"version {self.version}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def is_done(self) -> bool:
@@ -57,8 +66,8 @@ class Cell:
             raise ValueError(f"{path} is damaged; delete {self.directory} and run again") from None
         if not same:
             raise ValueError(
-                f"{path} was made in another way (profile {profile!r}; recipe, data, folds may differ); "
-                "give another --out, or delete it to run anew"
+                f"{path} was made in another way (profile {profile!r}; recipe, data, folds or version of the "
+                "model may differ); give another --out, or delete it to run anew"
             )
         return True
 

@@ -164,6 +164,7 @@ def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
         "task": task.recipe.name,
         "column": task.recipe.column,
         "model": cell.model,
+        "version": cell.version,
         "control": cell.model in CONTROLS,
         "fold": cell.fold,
         "folds": len(task.splits),
