@@ -41,7 +41,7 @@ class Forecaster(nn.Module):
 def train(steps: int = 300) -> Forecaster:
     """Train on fresh pendulums."""
     torch.manual_seed(0)
-    net = Forecaster(nacre.NACConfig(d_model=16, num_heads=2, d_input=1, causal=True, block_size=8))
+    net = Forecaster(nacre.NACConfig(d_model=16, num_heads=2, d_input=1, causal=True))
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(steps):
         place, time = make_pendulums(16)

@@ -83,8 +83,18 @@ def test_bad_calls():
 def test_causal_cross_attention_of_unequal_lengths():
     layer = nacre.NAC(8, 2, causal=True)
     assert layer(X, X, X).shape == X.shape
-    with pytest.raises(ValueError, match="as many keys as queries, got 6 queries and 3 keys"):
-        layer(X, X[:, :3], X[:, :3])
+    q, k, time = X, X[:, :3], torch.arange(6.0).expand(len(X), 6)
+    with pytest.raises(
+        ValueError, match="6 queries and 3 keys needs to know which keys are in the past.*give time"
+    ):
+        layer(q, k, k)
+    assert layer(q, k, k, time=time, key_time=time[:, :3]).shape == q.shape
+    with pytest.raises(ValueError, match="key_time must not go back within a row.*sort the steps"):
+        layer(q, k, k, time=time, key_time=time[:, :3].flip(1))
+    with pytest.raises(
+        ValueError, match="time must be a number at every query of causal cross attention, got nan"
+    ):
+        layer(q, k, k, time=time * torch.nan, key_time=time[:, :3])
 
 
 OPTIONS = [

@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nacre
 from nacre.layer.selection import choose_keys
 from support.cases import combinations
+from support.hypothesis import examples
 
 LENGTHS = [1, 3, 50, 101]
 MODES = ["exact", "euler", "steady"]
@@ -99,14 +102,53 @@ def test_a_batch_equals_its_samples(selection, size, causal):
         torch.testing.assert_close(y[i : i + 1], alone, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("selection", ["exact", "all"])
-def test_longer_padding_changes_nothing(selection):
-    # sqrt blocks depend on the padded length by design; exact selection must not
-    layer = nacre.NAC(8, 2, dtype=torch.float64, **SELECTIONS[selection])
-    x = torch.randn(2, 20, 8, dtype=torch.float64)
-    long = torch.cat([x, torch.full((2, 13, 8), float("nan"), dtype=torch.float64)], 1)
-    padding = (torch.arange(33) >= 20).expand(2, 33)
-    torch.testing.assert_close(layer(x), layer(long, key_padding_mask=padding)[:, :20], rtol=1e-10, atol=1e-12)
+@examples(60)
+@given(
+    seed=st.integers(0, 10_000),
+    length=st.integers(1, 100),
+    more=st.integers(1, 50),
+    selection=st.sampled_from([*SELECTIONS, "blocks"]),
+    mode=st.sampled_from(MODES),
+    causal=st.booleans(),
+    timed=st.booleans(),
+)
+def test_where_and_how_far_a_row_is_padded_changes_nothing(seed, length, more, selection, mode, causal, timed):
+    torch.manual_seed(seed)
+    options = {"block_size": 7} if selection == "blocks" else SELECTIONS[selection]
+    layer = nacre.NAC(8, 2, dtype=torch.float64, mode=mode, causal=causal, backbone_units=12, **options)
+    x, time = torch.randn(1, length, 8, dtype=torch.float64), torch.rand(1, length, dtype=torch.float64).cumsum(1)
+    alone = layer(x, time=time if timed else None)
+    place = torch.randperm(length + more)[:length].sort().values
+    # In a batch with a row of another length, so that rows have blocks of their own.
+    far_x = torch.randn(2, length + more, 8, dtype=torch.float64)
+    far_time = torch.rand(2, length + more, dtype=torch.float64).cumsum(1)
+    padding = torch.zeros(2, length + more, dtype=torch.bool)
+    padding[0] = True
+    far_x[0, place], far_time[0, place], padding[0, place] = x[0], time[0], False
+    y = layer(far_x, time=far_time if timed else None, key_padding_mask=padding)
+    torch.testing.assert_close(y[:1, place], alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_causal_by_stamp_the_future_changes_no_bit(selection):
+    """Answers at given times from the past: later keys do not count, whatever they hold."""
+    layer = make("exact", selection, causal=True)
+    x, key_time = torch.randn(2, 80, 8), torch.rand(2, 80).cumsum(1)
+    asked = torch.stack([key_time[:, 0] - 1, key_time[:, 9], key_time[:, 70], key_time[:, -1] + 1], 1)
+    q = torch.randn(2, 4, 8)
+    y = layer(q, x, x, time=asked, key_time=key_time)
+    assert (y[:, 0] == 0).all()  # before the first key
+    assert (y[:, 1:] != 0).any(-1).all()
+    for last, cut in ((1, 10), (2, 71)):
+        for poison in POISON:
+            bad, bad_time = x.clone(), key_time.clone()
+            bad[:, cut:] = poison
+            bad_time[:, cut:] += 5
+            again = layer(q, bad, bad, time=asked, key_time=bad_time)
+            assert torch.equal(y[:, : last + 1], again[:, : last + 1])
+    bad = x.clone()
+    bad[:, 9] += 1  # a key of the same moment is seen
+    assert not torch.equal(y[:, 1], layer(q, bad, bad, time=asked, key_time=key_time)[:, 1])
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -117,7 +159,7 @@ def test_the_newest_key_is_reachable(causal):
         # Every query scores the last key highest if that key is what the query gate answers with.
         q, k = layer._heads(layer.query_gate(x)), layer._heads(layer.key_gate(x)).clone()
         k[:, :, -1] = 50 * q[:, :, -1]
-        index, valid = choose_keys(layer.config, q, k, None, None)
+        index, valid = choose_keys(layer.config, q, k)
         assert ((index[:, :, -1] == length - 1) & valid[:, :, -1]).any(-1).all(), length
 
 

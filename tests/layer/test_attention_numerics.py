@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nacre
-from nacre.layer import pairs, selection
+from nacre.layer import blocks, pairs
 from reference.memory import LargestTensor
 from support.cases import combinations
 
@@ -112,7 +112,7 @@ def test_dropout_acts_in_training_only():
 
 def test_no_tensor_of_all_pairs_times_neurons_is_made(monkeypatch):
     monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 2**17)
-    monkeypatch.setattr(selection, "_CHUNK_ELEMENTS", 2**17)
+    monkeypatch.setattr(blocks, "CHUNK_ELEMENTS", 2**17)
     layer = nacre.NAC(16, 2)
     length, neurons = 2000, layer.backbone.wiring.num_neurons
     x = torch.randn(1, length, 16)

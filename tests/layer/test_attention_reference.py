@@ -159,6 +159,17 @@ def test_parity_cross_attention(case, compare):
     compare(layer, q, k, v, time=time, key_time=key_time, padding=padding)
 
 
+@pytest.mark.parametrize("case", ["defaults", "match, causal, blocks", *deep(["all-pairs", "exact-selection"])])
+def test_parity_causal_cross_attention_by_stamp(case, compare):
+    layer = make((TOGETHER | ALONE)[case] | {"causal": True})
+    q, k, v = (torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 6, 6))
+    key_time = torch.rand(2, 6, dtype=torch.float64).cumsum(1)
+    time = torch.tensor([[-1.0, 0.5, 1.5, 9.0], [9.0, 0.0, 1.0, 2.0]], dtype=torch.float64)
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, :2] = padding[0, 3] = True
+    compare(layer, q, k, v, time=time, key_time=key_time, padding=padding)
+
+
 @pytest.mark.parametrize(("causal", "match"), [(False, "both"), (True, "none")])
 def test_parity_without_time_or_padding(causal, match, compare):
     layer = make({"causal": causal, "match": match})

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.functional import all_pairs, exact_topk, sqrt_topk
+from nacre.layer import blocks
 from nacre.layer import selection as select
+from nacre.layer.config import NACConfig
+from nacre.layer.topk import CHUNK_ELEMENTS, best_columns
 from reference.memory import LargestTensor
 from reference.select import exact_keys, sqrt_keys
 from support.hypothesis import examples
@@ -24,34 +27,40 @@ def check(got, q, k, padding, top_k, want_of):
     assert index.shape == valid.shape == (*q.shape[:3], top_k)
     assert (index[~valid] == 0).all()
     for b in range(q.shape[0]):
+        usable = (~padding[b]).nonzero().flatten().tolist()
         for h in range(q.shape[1]):
             keys = k[b, h].tolist()
             for i in range(q.shape[2]):
                 row = index[b, h, i][valid[b, h, i]].tolist()
-                assert row == want_of(q[b, h, i].tolist(), keys, padding[b].tolist(), i), (b, h, i)
+                assert row == want_of(q[b, h, i].tolist(), keys, usable, i), (b, h, i)
+
+
+def up_to(usable, i):
+    return [p for p in usable if p <= i]
 
 
 @examples(80)
 @given(
     seed=st.integers(0, 10_000),
-    length=st.integers(1, 40),
+    length=st.integers(1, 40) | st.sampled_from([64, 65, 140]),
     queries=st.integers(1, 12),
     top_k=st.integers(1, 12),
     causal=st.booleans(),
     block_size=st.none() | st.integers(1, 50),
+    reach=st.none() | st.integers(1, 60),
     padded=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
 )
-def test_parity_sqrt_selection_is_algorithm_2(seed, length, queries, top_k, causal, block_size, padded):
+def test_parity_sqrt_selection_is_algorithm_2(seed, length, queries, top_k, causal, block_size, reach, padded):
     g = torch.Generator().manual_seed(seed)
     queries = length if causal else queries
     q = torch.randn(2, 2, queries, 3, generator=g, dtype=torch.float64)
     k = torch.randn(2, 2, length, 3, generator=g, dtype=torch.float64)
     padding = torch.rand(2, length, generator=g) < padded
-    got = sqrt_topk(q, k, top_k, key_padding_mask=padding, causal=causal, block_size=block_size)
-    block = min(block_size or math.isqrt(length), length)
+    padding[0] &= torch.rand(length, generator=g) < 0.5  # rows of unequal length, so with unequal blocks
+    got = sqrt_topk(q, k, top_k, key_padding_mask=padding, causal=causal, block_size=block_size, reach=reach)
 
-    def want(query, keys, pad, i):
-        return sqrt_keys(query, keys, pad, top_k, block, i if causal else None)
+    def want(query, keys, usable, i):
+        return sqrt_keys(query, keys, usable, top_k, block_size, up_to(usable, i) if causal else None, reach)
 
     check(got, q, k, padding, top_k, want)
 
@@ -65,7 +74,67 @@ def test_parity_exact_selection_is_brute_force(seed, length, top_k, causal, padd
     q, k = (torch.randn(2, 2, length, 3, generator=g, dtype=torch.float64) for _ in "qk")
     padding = torch.rand(2, length, generator=g) < padded
     got = exact_topk(q, k, top_k, key_padding_mask=padding, causal=causal)
-    check(got, q, k, padding, top_k, lambda x, ks, pad, i: exact_keys(x, ks, pad, top_k, i if causal else None))
+
+    def want(query, keys, usable, i):
+        return exact_keys(query, keys, up_to(usable, i) if causal else usable, top_k)
+
+    check(got, q, k, padding, top_k, want)
+
+
+@examples(40)
+@given(
+    seed=st.integers(0, 10_000),
+    length=st.integers(1, 90),
+    top_k=st.sampled_from([None, 1, 5, 12]),
+    options=st.sampled_from([{}, {"selection": "exact"}, {"block_size": 4}, {"reach": 20}]),
+    padded=st.sampled_from([0.0, 0.4, 0.95]),
+)
+def test_parity_causal_by_stamp(seed, length, top_k, options, padded):
+    """With other numbers of queries than of keys, a query sees the keys that are not later than itself."""
+    g = torch.Generator().manual_seed(seed)
+    q = torch.randn(2, 2, length + 3, 3, generator=g, dtype=torch.float64)
+    k = torch.randn(2, 2, length, 3, generator=g, dtype=torch.float64)
+    key_time = torch.randint(0, length, (2, length), generator=g).sort(1).values.double()  # some are equal
+    time = torch.randint(-2, length + 3, (2, length + 3), generator=g).double()
+    padding = torch.rand(2, length, generator=g) < padded
+    config = NACConfig(d_model=6, num_heads=2, causal=True, top_k=top_k, **options)
+    index, valid = select.choose_keys(config, q, k, padding, None, (time, key_time))
+    for b in range(2):
+        usable = (~padding[b]).nonzero().flatten().tolist()
+        for i in range(length + 3):
+            past = [p for p in usable if key_time[b, p] <= time[b, i]]
+            for h in range(2):
+                query, keys = q[b, h, i].tolist(), k[b, h].tolist()
+                if top_k is None:
+                    want = past
+                elif config.selection == "exact":
+                    want = exact_keys(query, keys, past, top_k)
+                else:
+                    want = sqrt_keys(query, keys, usable, top_k, config.block_size, past, config.reach)
+                assert index[b, h, i][valid[b, h, i]].tolist() == want
+
+
+@examples(60)
+@given(
+    seed=st.integers(0, 10_000),
+    length=st.integers(1, 150),
+    more=st.integers(1, 60),
+    causal=st.booleans(),
+    function=st.sampled_from([sqrt_topk, exact_topk]),
+)
+def test_where_and_how_far_a_row_is_padded_changes_no_choice(seed, length, more, causal, function):
+    g = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(1, 2, length, 3, generator=g, dtype=torch.float64) for _ in "qk")
+    place = torch.randperm(length + more, generator=g)[:length].sort().values
+    padding = torch.ones(1, length + more, dtype=torch.bool).index_fill(1, place, False)
+    far = torch.full((1, 2, length + more, 3), math.nan, dtype=torch.float64)
+    far_q, far_k = (far.index_copy(2, place, x) for x in (q, k))
+    masks = {"key_padding_mask": padding, "query_padding_mask": padding}
+    index, valid = function(far_q, far_k, 5, causal=causal, **masks)
+    alone, there = function(q, k, 5, causal=causal)
+    assert torch.equal(valid[:, :, place], there)
+    assert torch.equal(index[:, :, place], place[alone].where(there, 0))
+    assert not valid[:, :, padding[0]].any()
 
 
 def test_among_equal_keys_the_latest_are_chosen():
@@ -83,19 +152,19 @@ def test_of_equal_scores_the_later_key_wins(dtype):
     k = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
     padding = torch.rand(2, 60) < 0.3
     got = exact_topk(q, k, 5, key_padding_mask=padding)
-    check(got, q, k, padding, 5, lambda x, keys, pad, i: exact_keys(x, keys, pad, 5))
+    check(got, q, k, padding, 5, lambda x, keys, usable, i: exact_keys(x, keys, usable, 5))
     got = exact_topk(q, k, 5, key_padding_mask=padding, causal=True)
-    check(got, q, k, padding, 5, lambda x, keys, pad, i: exact_keys(x, keys, pad, 5, i))
+    check(got, q, k, padding, 5, lambda x, keys, usable, i: exact_keys(x, keys, up_to(usable, i), 5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_minus_zero_is_zero_and_infinities_are_in_order(dtype):
     scores = torch.tensor([[0.0, -0.0, math.inf, -math.inf, -1e-45, 1.0, -2.0]], dtype=dtype)
     for count, want in ((2, [2, 5]), (3, [1, 2, 5]), (4, [0, 1, 2, 5]), (6, [0, 1, 2, 4, 5, 6])):
-        columns, valid = select.best_columns(scores, torch.ones_like(scores, dtype=torch.bool), count)
+        columns, valid = best_columns(scores, torch.ones_like(scores, dtype=torch.bool), count)
         assert valid.all()
         assert columns[0].tolist() == want
-    columns, valid = select.best_columns(scores, torch.zeros_like(scores, dtype=torch.bool), 3)
+    columns, valid = best_columns(scores, torch.zeros_like(scores, dtype=torch.bool), 3)
     assert not valid.any()
 
 
@@ -110,7 +179,9 @@ def test_float32_and_float64_choose_the_same_blocks_and_keys():
 
 def test_blocks_cover_every_key_once_and_are_near_equal():
     for length in LENGTHS:
-        edges = select._edges(length, math.isqrt(length), False).tolist()
+        plan = blocks.BlockPlan.of(torch.arange(length).expand(1, length), 8, False, None, None)
+        assert plan.size.tolist() == [math.isqrt(length)]
+        edges = plan.edges(causal=False)[0].tolist()
         assert edges[0] == 0
         assert edges[-1] == length
         sizes = {end - start for start, end in itertools.pairwise(edges)}
@@ -139,7 +210,8 @@ def test_chunks_change_nothing(monkeypatch, chunk):
         for causal in (False, True):
             whole = function(q, k, 5, causal=causal)
             with monkeypatch.context() as patch:
-                patch.setattr(select, "_CHUNK_ELEMENTS", chunk)
+                for module in (select, blocks):
+                    patch.setattr(module, "CHUNK_ELEMENTS", chunk)
                 parts = function(q, k, 5, causal=causal)
             assert torch.equal(whole[0], parts[0])
             assert torch.equal(whole[1], parts[1])
@@ -151,7 +223,7 @@ def test_no_quadratic_tensor_in_the_sqrt_path(causal):
     q, k = torch.randn(1, 1, length, 2), torch.randn(1, 1, length, 2)
     with LargestTensor() as largest:
         sqrt_topk(q, k, 8, causal=causal)
-    assert largest.elements <= 2 * select._CHUNK_ELEMENTS < length * length / 10
+    assert largest.elements <= 2 * CHUNK_ELEMENTS < length * length / 10
 
 
 def test_all_pairs():

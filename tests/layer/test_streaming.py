@@ -1,6 +1,7 @@
 """Streaming: step by step equals the causal forward, in bounded time and memory, and bad steps are refused."""
 
 import itertools
+import math
 import time as clock
 
 import pytest
@@ -83,16 +84,18 @@ def test_step_equals_forward_in_single_precision(mode):
     torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-5)
 
 
-def test_without_a_block_size_the_state_takes_the_root_of_its_length():
+@pytest.mark.parametrize("max_len", [140, 1000])
+def test_without_a_block_size_step_equals_forward_whatever_the_memory_is(max_len):
     layer = causal(block_size=None)
-    x, time = data(layer, 2, 50)
-    state = layer.init_state(2, max_len=50)
-    assert state.key.shape == (2, 2, 8, 7, 4)  # ceil(50 / 7) blocks of 7
-    torch.testing.assert_close(run(layer, state, x, time)[0], layer(x, time=time), rtol=0, atol=1e-12)
-    blocks_of_64 = causal(block_size=64)
-    blocks_of_64.load_state_dict(layer.state_dict())
-    y, _ = run(layer, layer.init_state(2), x, time)  # 4096 = 64 * 64
-    torch.testing.assert_close(y, blocks_of_64(x, time=time), rtol=0, atol=1e-12)
+    x, time = data(layer, 2, 140)  # two blocks of 64 and a bit
+    y, _ = run(layer, layer.init_state(2, max_len), x, time)
+    torch.testing.assert_close(y, layer(x, time=time), rtol=0, atol=1e-12)
+    same = causal(block_size=64)
+    same.load_state_dict(layer.state_dict())
+    assert torch.equal(same(x, time=time), layer(x, time=time))
+    other = causal(block_size=20)
+    other.load_state_dict(layer.state_dict())
+    assert not torch.equal(other(x, time=time), layer(x, time=time))
 
 
 def test_equal_keys_are_told_apart_in_the_same_way():
@@ -144,7 +147,7 @@ def test_reset_takes_masks_and_forgets_poison():
 def test_a_sliding_window_forgets_whole_blocks(options):
     layer = causal(**options)
     x, time = data(layer, 2, 38)
-    y, _ = run(layer, layer.init_state(2, max_len=18, overflow="slide"), x, time)  # 4 blocks of 5
+    y, _ = run(layer, layer.init_state(2, max_len=16, overflow="slide"), x, time)  # 4 blocks of 5
     for i in (0, 4, 5, 17, 19, 20, 24, 27, 30, 34, 35, 37):
         start = max(0, i // 5 - 3) * 5  # its own block and three before
         whole = layer(x[:, start : i + 1], time=time[:, start : i + 1])
@@ -156,7 +159,19 @@ def test_the_window_slides_for_good():
     state = layer.init_state(1, max_len=10, overflow="slide")
     _, state = run(layer, state, *data(layer, 1, 75))
     assert state.length.item() == 75
-    assert state.key.shape == (1, 2, 2, 5, 4)
+    assert state.key.shape == (1, 2, 3, 5, 4)
+
+
+@pytest.mark.parametrize(("max_len", "block"), [(1, 1), (4, 1), (7, 5), (11, 5), (3, None)])
+def test_a_window_never_remembers_fewer_steps_than_asked_for(max_len, block):
+    layer = causal(block_size=block, top_k=None)
+    x, time = data(layer, 1, 3 * max_len + 80)
+    y, _ = run(layer, layer.init_state(1, max_len, overflow="slide"), x, time)
+    for i in range(max_len, x.shape[1], 7):
+        changed = x.clone()
+        changed[:, i - max_len + 1] += 1  # the oldest step that must still count
+        z, _ = run(layer, layer.init_state(1, max_len, overflow="slide"), changed[:, : i + 1], time[:, : i + 1])
+        assert not torch.equal(z[:, i], y[:, i])
 
 
 def test_a_state_can_be_saved_and_copied(tmp_path):
@@ -231,11 +246,11 @@ def test_a_step_costs_little_more_after_a_long_history():
 
 
 def test_the_work_of_a_step_grows_like_the_root():
-    """Counted, not timed: elements that a step computes from a history of n keys."""
-    layer = causal(torch.float32, block_size=None)
+    """Counted, not timed: elements that a step computes from a history of n keys in blocks of their root."""
     x = torch.randn(1, 8)
     sizes = {}
     for length in (2**8, 2**12, 2**16):
+        layer = causal(torch.float32, block_size=math.isqrt(length))
         state = layer.init_state(1, max_len=length)
         state = state._replace(length=state.length + length - 1)
         counter = Elements()

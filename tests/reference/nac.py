@@ -108,6 +108,11 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
                 continue
             q = sensory(layer.query_gate, query[b, i], act)
             heads = []
+
+            def sees(j, b=b, i=i):
+                """Whether a key is not in the future of this query."""
+                return j <= i if query.shape[1] == key.shape[1] else key_time[b, j] <= time[b, i]
+
             for h in range(config.num_heads):
                 part = slice(h * width, (h + 1) * width)
                 matches = None
@@ -117,7 +122,9 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
                         for j in range(key.shape[1])
                     ]
                     matches = [match(layer.match, q[part], k[part], h, since[j]) for j, k in enumerate(ks)]
-                chosen = _keys(config, q[part], [k[part] for k in ks], matches, padded, i)
+                chosen = _keys(config, q[part], [k[part] for k in ks], matches, padded, sees)
+                if not chosen:  # a causal query before the first key
+                    break
                 logits, times = [], []
                 for j in chosen:
                     u = torch.cat([q[part], ks[j][part]])
@@ -145,18 +152,21 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
                         for w, t, j in zip(weights, times, chosen, strict=True)
                     )
                 )
+            if not heads:
+                rows.append(zero)
+                continue
             rows.append(torch.cat(heads) @ layer.out_proj.weight.T + or_zero(layer.out_proj.bias, zero))
     return torch.stack(rows).view(*query.shape[:2], config.d_model)
 
 
-def _keys(config, q, keys, matches, padded, i):
+def _keys(config, q, keys, matches, padded, sees):
     q, keys = q.tolist(), [k.tolist() for k in keys]
     if matches is not None:  # a match is linear in what a key offers: the mean of a block matches by the mean
         q, keys = [1.0], [[m.item()] for m in matches]
-    own = i if config.causal else None
+    valid = [p for p in range(len(keys)) if not padded[p]]
+    past = [p for p in valid if sees(p)] if config.causal else None
     if config.top_k is None:
-        return [p for p in range(len(keys)) if not padded[p] and (own is None or p <= own)]
+        return valid if past is None else past
     if config.selection == "exact":
-        return exact_keys(q, keys, padded, config.top_k, own)
-    block = config.block_size or math.isqrt(len(keys))
-    return sqrt_keys(q, keys, padded, config.top_k, min(block, len(keys)), own, config.reach)
+        return exact_keys(q, keys, valid if past is None else past, config.top_k)
+    return sqrt_keys(q, keys, valid, config.top_k, config.block_size, past, config.reach)

@@ -2,12 +2,17 @@
 
 import math
 
+CAUSAL_BLOCK = 64
 
-def blocks_of(size, block, causal):
+
+def blocks_of(valid, block, causal):
+    """Positions of the valid keys of a row in blocks; None for the default size."""
+    count = len(valid)
     if causal:
-        return [list(range(i, min(i + block, size))) for i in range(0, size, block)]
-    n = math.ceil(size / block)
-    return [list(range(i * size // n, (i + 1) * size // n)) for i in range(n)]
+        block = block or CAUSAL_BLOCK
+        return [valid[i : i + block] for i in range(0, count, block)]
+    n = math.ceil(count / min(block or math.isqrt(count), count))
+    return [valid[i * count // n : (i + 1) * count // n] for i in range(n)]
 
 
 def best(scored, count):
@@ -19,24 +24,30 @@ def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def sqrt_keys(query, keys, padded, top_k, block, i=None, reach=None):
-    """Positions selected for one query. `i` is its own position if causal, `reach` the keys to compare with."""
-    causal = i is not None
-    blocks = blocks_of(len(keys), block, causal)
+def sqrt_keys(query, keys, valid, top_k, block=None, past=None, reach=None):
+    """Positions selected for one query.
+
+    `valid` are the positions that are no padding, `past` those of them that a causal query sees (a first part of
+    them), `reach` the number of keys to compare with.
+    """
+    if not valid or past == []:
+        return []
+    causal = past is not None
     candidates = []
     coarse = []
+    blocks = blocks_of(valid, block, causal)
+    size = block or (CAUSAL_BLOCK if causal else math.isqrt(len(valid)))
+    size = size if causal else min(size, len(valid))
     for number, positions in enumerate(blocks):
-        usable = [p for p in positions if not padded[p]]
-        if causal and i in positions:
-            candidates += [p for p in usable if p <= i]
-        elif usable and not (causal and positions[0] > i):
-            centroid = [sum(keys[p][d] for p in usable) / len(usable) for d in range(len(query))]
+        if causal and past[-1] in positions:
+            candidates += [p for p in positions if p in past]
+        elif not causal or positions[-1] in past:
+            centroid = [sum(keys[p][d] for p in positions) / len(positions) for d in range(len(query))]
             coarse.append((dot(query, centroid), number))
-    for number in best(coarse, math.ceil(max(top_k, reach or 0) / block)):
-        candidates += [p for p in blocks[number] if not padded[p]]
+    for number in best(coarse, math.ceil(max(top_k, reach or 0) / size)):
+        candidates += blocks[number]
     return best([(dot(query, keys[p]), p) for p in candidates], top_k)
 
 
-def exact_keys(query, keys, padded, top_k, i=None):
-    usable = [p for p in range(len(keys)) if not padded[p] and (i is None or p <= i)]
-    return best([(dot(query, keys[p]), p) for p in usable], top_k)
+def exact_keys(query, keys, allowed, top_k):
+    return best([(dot(query, keys[p]), p) for p in allowed], top_k)

@@ -172,16 +172,14 @@ class NAC(nn.Module):
             watch = observer.see
         heads = attend(tokens, wired, self.config, self.config.dropout if self.training else 0.0, watch)
         y = queries.unpack(self.out_proj(heads.flatten(1)))
-        empty = ~valid.any(-1).any(1)  # [B, T] no key at all
-        if inputs.query_padding is not None:
-            empty = empty | inputs.query_padding
+        empty = ~valid.any(-1).any(1)  # [B, T] no key at all: padding, and queries that see nothing else
         return y.masked_fill(empty.unsqueeze(-1), 0)
 
     def init_state(self, batch_size: int, max_len: int = 4096, *, overflow: str = "error") -> StreamState:
         """An empty memory of `max_len` steps with which a causal layer runs step by step.
 
-        Its blocks have the layer's `block_size`, or floor(sqrt(max_len)) keys. After `max_len` steps, overflow
-        "error" refuses the next step and "slide" forgets the oldest block of keys.
+        After `max_len` steps, overflow "error" refuses the next step; "slide" goes on, remembers at least the last
+        `max_len` steps, and forgets older ones, a block of keys at a time.
         """
         offered = 0 if self.match is None else self.match.width
         return streaming.new_state(self.config, self._owner(), batch_size, max_len, overflow, offered)
@@ -190,8 +188,8 @@ class NAC(nn.Module):
     def step(self, x: Tensor, state: StreamState, *, time: Tensor | None = None) -> tuple[Tensor, StreamState]:
         """Output [B, d_model] of the newest step, and the state for the next one.
 
-        Equals the causal `forward` with the state's block size, in O(sqrt(max_len)) time. Without gradients: train
-        with `forward`.
+        Equals the causal `forward`. Compares the newest step with the mean keys of max_len / block_size blocks,
+        and with the keys of a few of them. Without gradients: train with `forward`.
 
         Args:
             x: [B, d_input] newest input of each stream.
@@ -263,8 +261,8 @@ class NAC(nn.Module):
         compared = apart[:2]
         if asked is not None and offered is not None:
             compared = [self._heads(p.unpack(x.flatten(1))) for p, x in ((queries, asked), (keys, offered))]
-        skip = None if queries.rows is None else inputs.query_padding
-        index, valid = choose_keys(self.config, compared[0], compared[1], inputs.key_padding, skip)
+        masks = inputs.key_padding, inputs.query_padding
+        index, valid = choose_keys(self.config, compared[0], compared[1], *masks, inputs.stamps)
         q, k = q.transpose(0, 1), k.transpose(0, 1)
         query_drive, key_drive = wired.project(q, k)
         query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)

@@ -76,7 +76,8 @@ class NACConfig:
     Attributes:
         phi: Range of the content target: "sigmoid", "tanh" or "linear".
         selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours) or "exact" (compares all).
-        block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)).
+        block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)), where a row has S valid keys, and for 64 in
+            causal layers.
         reach: Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold
             `top_k` keys, as in the paper.
         match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or

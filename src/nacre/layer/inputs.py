@@ -126,6 +126,15 @@ def prepare(
         raise ValueError(f"cross attention with {given} needs {missing} too: both sides must have stamps")
     if time is not None:
         time = time_stamps("time", time, (query.shape[0], query.shape[1])).double()
+    if config.causal and key.shape[1] != query.shape[1]:
+        if time is None or key_time is None:
+            raise ValueError(
+                f"causal cross attention of {query.shape[1]} queries and {key.shape[1]} keys needs to know which "
+                "keys are in the past of a query; give time and key_time, or as many keys as queries"
+            )
+        ascending("key_time", time_stamps("key_time", key_time, (key.shape[0], key.shape[1])), mask)
+        if not torch.compiler.is_compiling() and time.isnan().any():
+            raise ValueError("time must be a number at every query of causal cross attention, got nan")
     key, key_time = blank_padding(key, key_time, mask, "key_time")
     value, _ = blank_padding(value, None, mask)
     return Inputs(query, key, value, None if time is None or key_time is None else (time, key_time), mask, None)
@@ -150,11 +159,6 @@ def _check_cross(config: NACConfig, weight: Tensor, query: Tensor, key: Tensor, 
         raise ValueError(
             "key and value must have one shape and the query's batch size, got "
             f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-        )
-    if config.causal and key.shape[1] != query.shape[1]:
-        raise ValueError(
-            f"causal cross attention needs as many keys as queries, got {query.shape[1]} queries and "
-            f"{key.shape[1]} keys"
         )
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import choice, whole
+from nacre.layer.blocks import CAUSAL_BLOCK, blocks_to_search
 from nacre.layer.config import NACConfig, Selection
 from nacre.layer.inputs import require_tensor, same_dtype
-from nacre.layer.selection import best_columns, blocks_to_search
+from nacre.layer.topk import best_columns
 
 
 class Overflow(StrEnum):
@@ -73,8 +74,12 @@ def new_state(
     whole("max_len", max_len, 1)
     choice("overflow", overflow, Overflow)
     _require_causal(config, "init_state")
-    block = min(config.block_size or math.isqrt(max_len), max_len)
-    ring = (math.ceil(max_len / block), block)
+    block = config.block_size or CAUSAL_BLOCK
+    if overflow == Overflow.ERROR:
+        block = min(block, max_len)
+        ring = (math.ceil(max_len / block), block)
+    else:  # beside the newest block, which may hold a single key, as many as hold max_len - 1
+        ring = (math.ceil((max_len - 1) / block) + 1, block)
     device, heads, width = owner.device, config.num_heads, config.d_head
     keys = owner.new_zeros(batch_size, heads, *ring, width)
     single = torch.promote_types(owner.dtype, torch.float32)

@@ -10,13 +10,14 @@
 
 extern "C" struct Search {
   int64_t series, heads, queries, keys, width;  // series = B * H sequences of T queries and S keys
-  int64_t blocks, block, selected, wanted;      // n blocks of nominal size `block`; K keys from `wanted` blocks
+  int64_t selected;                             // K keys for each query
   int32_t causal;
-  const void *query, *key;      // [B * H, T, D], [B * H, S, D]
-  const uint8_t *skip, *padding;  // [B, T] queries that get no key, [B, S] keys that nobody gets
-  const int64_t* edges;         // [n + 1] first key of each block
-  int64_t* index;               // [B * H, T, K], zero on entry
-  uint8_t* valid;               // [B * H, T, K], zero on entry
+  const void *query, *key;       // [B * H, T, D], [B * H, S, D]
+  const int64_t *order, *count;  // [B, S] positions of the valid keys, [B] how many there are
+  const int64_t *seen;           // [B, T] how many of the valid keys a query may see
+  const int64_t *size, *wanted;  // [B] keys in a block, [B] blocks to search, besides the own one where causal
+  int64_t* index;                // [B * H, T, K], zero on entry
+  uint8_t* valid;                // [B * H, T, K], zero on entry
 };
 
 namespace {
@@ -104,91 +105,106 @@ template <typename T> struct Best {
   }
 };
 
-// The keys of one series, cut into blocks.
+// The valid keys of one series, cut into blocks.
 template <typename T> struct Series {
+  const int64_t *order, *seen;
+  int64_t count, size, blocks, wanted;
+  bool causal;
   std::vector<Columns<T>> block;
   Columns<T> centroid;
 
-  void cut_block(const Search& s, const T* key, const uint8_t* padding, int64_t b) {
-    const int64_t first = s.edges[b], count = s.edges[b + 1] - first;
-    std::vector<T> mean(s.width);
-    int64_t used = 0;
-    block[b].resize(count, s.width);
-    for (int64_t i = 0; i < count; ++i) {
-      if (padding[first + i]) continue;  // its values are never looked at: they may be NaN
-      ++used;
+  void prepare(const Search& s, int64_t number) {
+    const int64_t row = number / s.heads;
+    order = s.order + row * s.keys, seen = s.seen + row * s.queries;
+    count = s.count[row], size = s.size[row], wanted = s.wanted[row];
+    blocks = (count + size - 1) / size;
+    causal = s.causal;
+    block.resize(blocks);
+    centroid.resize(blocks, s.width);
+  }
+
+  // Rank of the first key of a block; near-equal blocks, but causal ones are counted from the start.
+  int64_t edge(int64_t b) const { return causal ? std::min(b * size, count) : b * count / blocks; }
+
+  int64_t widest() const { return causal ? size : (count + blocks - 1) / std::max<int64_t>(blocks, 1); }
+
+  void cut_block(const T* key, int64_t width, int64_t b) {
+    const int64_t first = edge(b), keys = edge(b + 1) - first;
+    std::vector<T> mean(width);
+    block[b].resize(keys, width);
+    for (int64_t i = 0; i < keys; ++i) {
+      const T* x = key + order[first + i] * width;
       block[b].allow(i);
-      for (int64_t d = 0; d < s.width; ++d) {
-        const T x = key[(first + i) * s.width + d];
-        block[b].set(i, d, x);
-        mean[d] += x;
+      for (int64_t d = 0; d < width; ++d) {
+        block[b].set(i, d, x[d]);
+        mean[d] += x[d];
       }
     }
-    if (!used) return;
     centroid.allow(b);
-    for (int64_t d = 0; d < s.width; ++d) centroid.set(b, d, mean[d] / T(used));
+    for (int64_t d = 0; d < width; ++d) centroid.set(b, d, mean[d] / T(keys));
   }
 };
 
 template <typename T>
 void select_queries(const Search& s, int64_t number, const Series<T>& series, int64_t from, int64_t to) {
   const T* query = static_cast<const T*>(s.query) + number * s.queries * s.width;
-  const uint8_t* skip = s.skip + number / s.heads * s.queries;
-  int64_t widest = s.blocks;
-  for (int64_t b = 0; b < s.blocks; ++b) widest = std::max(widest, s.edges[b + 1] - s.edges[b]);
-  std::vector<Bits<T>> score(widest / kWidth<T> + 1);
-  std::vector<int64_t> chosen((to - from) * s.wanted, s.blocks);  // ascending; `blocks` where there are fewer
-  std::vector<int64_t> order;
-  Best<T> blocks(s.wanted), keys(s.selected);
+  const int64_t wanted = series.wanted, none = series.blocks;
+  std::vector<Bits<T>> score(std::max(none, series.widest()) / kWidth<T> + 1);
+  std::vector<int64_t> chosen((to - from) * wanted, none);  // ascending; `none` where there are fewer
+  std::vector<int64_t> visit;                               // queries in the order of their best block
+  Best<T> blocks(wanted), keys(s.selected);
+  const auto own = [&](int64_t t) { return (series.seen[t] - 1) / series.size; };
   for (int64_t t = from; t < to; ++t) {
-    if (skip[t]) continue;
-    order.push_back(t);
-    const int64_t limit = s.causal ? t / s.block : s.blocks;  // causal: blocks that ended before its own
+    if (!series.seen[t]) continue;
+    visit.push_back(t);
+    const int64_t limit = s.causal ? own(t) : none;  // causal: blocks that ended before its own
     series.centroid.score(query + t * s.width, limit, score.data());
     blocks.clear();
     blocks.offer_all(score.data(), limit, 0);
     blocks.sort_by_position();
-    for (int64_t i = 0; i < blocks.found; ++i) chosen[(t - from) * s.wanted + i] = blocks.item[i].second;
+    for (int64_t i = 0; i < blocks.found; ++i) chosen[(t - from) * wanted + i] = blocks.item[i].second;
   }
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return chosen[(a - from) * s.wanted] < chosen[(b - from) * s.wanted];
+  std::stable_sort(visit.begin(), visit.end(), [&](int64_t a, int64_t b) {
+    return chosen[(a - from) * wanted] < chosen[(b - from) * wanted];
   });
-  for (int64_t t : order) {
+  for (int64_t t : visit) {
     const auto offer = [&](int64_t b, int64_t end) {
-      series.block[b].score(query + t * s.width, end - s.edges[b], score.data());
-      keys.offer_all(score.data(), end - s.edges[b], s.edges[b]);
+      const int64_t first = series.edge(b);
+      series.block[b].score(query + t * s.width, end - first, score.data());
+      keys.offer_all(score.data(), end - first, first);
     };
     keys.clear();
-    for (int64_t i = 0; i < s.wanted; ++i) {
-      const int64_t b = chosen[(t - from) * s.wanted + i];
-      if (b < s.blocks) offer(b, s.edges[b + 1]);
+    for (int64_t i = 0; i < wanted; ++i) {
+      const int64_t b = chosen[(t - from) * wanted + i];
+      if (b < none) offer(b, series.edge(b + 1));
     }
-    if (s.causal) offer(t / s.block, t + 1);
+    if (s.causal) offer(own(t), series.seen[t]);
     keys.sort_by_position();
     for (int64_t i = 0; i < keys.found; ++i) {
-      s.index[(number * s.queries + t) * s.selected + i] = keys.item[i].second;
+      s.index[(number * s.queries + t) * s.selected + i] = series.order[keys.item[i].second];
       s.valid[(number * s.queries + t) * s.selected + i] = 1;
     }
   }
 }
 
 template <typename T> void search(const Search& s, int threads) {
-  const int64_t groups = (s.blocks + kBlocksPerJob - 1) / kBlocksPerJob;
   const int64_t chunk = std::clamp(s.series * s.queries / (4 * threads), kFewestQueries, kMostQueries);
   const int64_t chunks = (s.queries + chunk - 1) / chunk;
   std::vector<Series<T>> series(s.series);
-  for (Series<T>& one : series) {
-    one.block.resize(s.blocks);
-    one.centroid.resize(s.blocks, s.width);
+  int64_t most = 0;  // blocks of a series
+  for (int64_t number = 0; number < s.series; ++number) {
+    series[number].prepare(s, number);
+    most = std::max(most, series[number].blocks);
   }
+  const int64_t groups = (most + kBlocksPerJob - 1) / kBlocksPerJob;
 #pragma omp parallel num_threads(threads)
   {
 #pragma omp for schedule(dynamic)
     for (int64_t job = 0; job < s.series * groups; ++job) {
       const int64_t number = job / groups, first = job % groups * kBlocksPerJob;
       const T* key = static_cast<const T*>(s.key) + number * s.keys * s.width;
-      for (int64_t b = first; b < std::min(first + kBlocksPerJob, s.blocks); ++b)
-        series[number].cut_block(s, key, s.padding + number / s.heads * s.keys, b);
+      for (int64_t b = first; b < std::min(first + kBlocksPerJob, series[number].blocks); ++b)
+        series[number].cut_block(key, s.width, b);
     }
 #pragma omp for schedule(dynamic)
     for (int64_t job = 0; job < s.series * chunks; ++job) {
