@@ -11,6 +11,7 @@ from nacre.io import saveable
 from nacre.layer import streaming
 from nacre.layer.backbone import Backbone, WiredBackbone
 from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
+from nacre.layer.foreign import ARGUMENTS, OPTIONS, explain
 from nacre.layer.gates import TimeGateHeads
 from nacre.layer.inputs import Inputs, Packing, prepare
 from nacre.layer.match import MatchSynapse, since_first
@@ -56,6 +57,7 @@ class NAC(nn.Module):
     observer: Observer | None = None
     """Sees every forward pass without changing it; set by `nacre.inspect` while it records."""
 
+    @explain(OPTIONS)
     def __init__(
         self,
         d_model: int,
@@ -125,6 +127,7 @@ class NAC(nn.Module):
             if part is not None:
                 part.reset_parameters()
 
+    @explain(ARGUMENTS)
     def forward(
         self,
         query: Tensor,
@@ -136,14 +139,16 @@ class NAC(nn.Module):
         key_padding_mask: Tensor | None = None,
         return_trace: bool = False,
     ) -> Tensor | tuple[Tensor, Trace]:
-        """Attend.
+        """Attend: `layer(x, time, key_padding_mask)`, or `layer(q, k, v, time=..., key_time=...)`.
 
         Args:
             query: [B, T, d_input]; alone, it is also key and value (self attention).
-            key: [B, S, d_input] for cross attention.
-            value: [B, S, d_input], together with `key`.
-            time: [B, T] time stamps of the queries in any unit; only differences matter. None: elapsed time 1.
-            key_time: [B, S] stamps of the keys, for cross attention.
+            key: [B, S, d_input] for cross attention. In self attention, `time` may have its place: that is the
+                order in which all models are called.
+            value: [B, S, d_input], together with `key`. In self attention, `key_padding_mask` may have its place.
+            time: [B, T] time stamps of the queries in any unit, or [T] for all rows; only differences matter.
+                None: elapsed time 1.
+            key_time: [B, S] or [S] stamps of the keys, for cross attention.
             key_padding_mask: [B, S] bool, True = padding: never attended, whatever it holds.
             return_trace: Whether to return a `Trace` of every gate and neuron as well.
 

@@ -12,9 +12,20 @@ from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.layer.attention import NAC
 from nacre.layer.config import NACConfig
+from nacre.layer.foreign import OPTIONS, RENAMED, explain
 from nacre.layer.inputs import padding_mask, require_tensor, same_dtype, sequence
 from nacre.layer.streaming import StreamState
 from nacre.layer.synapses import Factory
+
+_LAYERS = (
+    "give the options of its layers as a NACConfig: "
+    "nacre.NACEncoder(nacre.NACConfig(d_model=64, num_heads=4), num_layers=2)"
+)
+_ADVICE = {
+    **dict.fromkeys((*OPTIONS, *NACConfig.__dataclass_fields__, "num_layers"), _LAYERS),
+    "batch_first": OPTIONS["batch_first"],
+    "dim_feedforward": "it is called d_feedforward here",
+}
 
 
 class NACBlock(nn.Module):
@@ -64,6 +75,7 @@ class NACEncoder(nn.Module):
         torch.Size([8, 50, 32])
     """
 
+    @explain(_ADVICE)
     def __init__(
         self,
         config: NACConfig,
@@ -74,7 +86,7 @@ class NACEncoder(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         if not isinstance(config, NACConfig):
-            raise TypeError(f"config must be a nacre.NACConfig, got {type(config).__name__}")
+            raise TypeError(f"config must be a nacre.NACConfig, got {type(config).__name__}; {_LAYERS}")
         whole("num_layers", num_layers, 1)
         configs = [replace(config, d_input=None, seed=config.seed + i) for i in range(num_layers)]
         layers = [NAC(**vars(c), device=device, dtype=dtype) for c in configs]
@@ -96,6 +108,7 @@ class NACEncoder(nn.Module):
     def _blocks(self) -> list[NACBlock]:
         return [block for block in self.layers if isinstance(block, NACBlock)]
 
+    @explain(RENAMED)
     def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
         """[B, T, d_input] -> [B, T, d_model], zeros at padded steps; time and padding as for `NAC`."""
         sequence("x", x, self.config.width, self.norm.weight)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
+from nacre.layer.foreign import RENAMED, explain
 from nacre.layer.inputs import ascending, blank_padding, sequence
 
 
@@ -115,6 +116,7 @@ class SequenceModel(nn.Module, ABC):
     def run(self, steps: Steps) -> Tensor:
         """Outputs [B, T, d_model] of clean steps; those of padding may be anything finite."""
 
+    @explain(RENAMED)
     def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
         """Outputs [B, T, d_model], zeros at padded steps.
 
@@ -122,8 +124,8 @@ class SequenceModel(nn.Module, ABC):
 
         Args:
             x: [B, T, d_input].
-            time: [B, T] time stamps that never go back; None means 0, 1, 2, ... Models that do not use time
-                check it all the same.
+            time: [B, T] time stamps that never go back, or [T] for all rows; None means 0, 1, 2, ... Models that
+                do not use time check it all the same.
             key_padding_mask: [B, T] bool, True = padding, anywhere in a row.
         """
         self.aux_loss = None
