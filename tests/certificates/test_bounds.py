@@ -229,13 +229,20 @@ def test_only_the_first_positions_are_kept():
     assert str(finding).endswith("(2, 2), ...")
 
 
+def test_stamps_of_all_rows_are_given_once(monkeypatch):
+    layer = nacre.NAC(16, 2)
+    x, time = batch()
+    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", 1)  # row by row
+    assert certify(layer, x, time[0]) == certify(layer, x, time[:1].expand(len(x), -1))
+
+
 def test_nothing_valid_is_an_error():
     layer = nacre.NAC(16, 2)
     x, _ = batch()
     with pytest.raises(ValueError, match="nothing is left to certify: x is NaN or infinite in every step"):
         certify(layer, x * math.nan)
     with pytest.raises(ValueError, match="nothing is left to certify: key_padding_mask covers every step"):
-        certify(layer, x, key_padding_mask=torch.ones(6, 14, dtype=torch.bool))
+        certify(layer, x[:1], key_padding_mask=torch.ones(1, 14, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("name", ["out_proj.weight", "value_gate.weights.bias.weight", "time_gate.bias"])

@@ -124,6 +124,13 @@ def test_stamps_of_the_layer_are_those_of_its_steps(tmp_path):
     assert np.array_equal(layer.time(0, 3, 10**6), time[0, 3:].double().numpy())
 
 
+def test_stamps_of_all_rows_are_given_once(tmp_path):
+    x, time = sequences()
+    recording = record(nacre.NAC(WIDTH, 2), x, time[0], out=tmp_path / "look")
+    for sample in range(3):
+        assert np.array_equal(recording.layers["nac"].time(sample), time[0].double().numpy())
+
+
 ALL_PAIRS, BOTH = {"top_k": None}, {"match": "both"}
 EVERY = [
     pytest.param(*case, marks=pytest.mark.deep)

@@ -189,7 +189,7 @@ def test_bad_arguments_are_refused_by_name(tmp_path):
         ({"x": torch.randn(37, 16)}, ValueError, r"x must be a tensor \[batch, steps, features\], got \(37, 16\)"),
         ({"x": [[1.0]]}, ValueError, r"x must be .* got list"),
         ({"time": torch.rand(3, 36)}, ValueError, r"time must have shape \(3, 37\)"),
-        ({"time": torch.rand(37)}, ValueError, r"time must have shape \(3, 37\)"),
+        ({"time": torch.rand(36)}, ValueError, r"time must have shape \(3, 37\)"),
         ({"time": [1.0]}, TypeError, "time must be a tensor of real time stamps"),
         ({"key_padding_mask": torch.zeros(3, 36).bool()}, ValueError, "key_padding_mask must have shape"),
         ({"key_padding_mask": torch.zeros(3, 37)}, TypeError, "key_padding_mask must be a bool tensor"),

@@ -159,6 +159,16 @@ def test_models_can_be_copied_after_training():
             assert torch.equal(twin(x, time=time), model.eval()(x, time=time))
 
 
+def test_arguments_have_one_order_and_rows_may_share_stamps():
+    x, time = batch()
+    padding = torch.arange(9) >= torch.tensor([[9], [7], [1]])
+    for name in names():
+        with case(name):
+            model = make(name)
+            assert torch.equal(model(x, time, padding), model(x, time=time, key_padding_mask=padding))
+            assert torch.equal(model(x, time[0]), model(x, time=time[0].expand(3, -1)))
+
+
 def explains_bad_input(model):
     x, time = batch()
     with pytest.raises(ValueError, match=r"x must have 5 numbers in its last dimension, got shape \(3, 9, 4\)"):
@@ -170,9 +180,13 @@ def explains_bad_input(model):
     with pytest.raises(TypeError, match="x has dtype torch.float64 but the layer's weights are torch.float32"):
         model(x.double())
     with pytest.raises(ValueError, match=r"time must have shape \(3, 9\)"):
-        model(x, time=time[0])
+        model(x, time=time[0, :5])
     with pytest.raises(TypeError, match="key_padding_mask must be a bool tensor with True at padding"):
         model(x, key_padding_mask=torch.zeros(3, 9))
+    with pytest.raises(TypeError, match="has no argument 'mask'; padding is key_padding_mask"):
+        model(x, mask=torch.zeros(3, 9))
+    with pytest.raises(TypeError, match="has no argument 'need_weights'; it takes x, time, key_padding_mask"):
+        model(x, need_weights=True)
     time[1, 7] = time[1, 6] - 0.01
     with pytest.raises(ValueError, match="time must not go back within a row, got .* at row 1, step 7; sort"):
         model(x, time=time)

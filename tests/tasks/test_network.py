@@ -11,6 +11,7 @@ import nacre
 from nacre.data.dataset import Kind
 from nacre.tasks.network import TaskNetwork, answer_scale
 from support.controls import example, ragged, series, walk
+from support.refused import refused
 
 KINDS = list(Kind)
 NUMBERS = [kind for kind in Kind if not kind.has_classes]
@@ -233,6 +234,34 @@ def test_other_units_of_the_features_change_no_prediction(kind):
     outs = answer(network, data.batch(train)), answer(rescaled, other.batch(train))
     valid = ~data.batch(train).key_padding_mask if kind.each_step else slice(None)
     torch.testing.assert_close(outs[0][valid], outs[1][valid], rtol=0, atol=1e-3)
+
+
+def test_padding_may_be_left_out_and_stamps_be_shared():
+    x, time, padding = tiny()
+    network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 4, d_model=8, num_heads=2).eval()
+    nothing = torch.zeros_like(padding)
+    assert torch.equal(network(x, time), network(x, time, nothing))
+    assert torch.equal(network(x, time[0], padding), network(x, time[:1].expand(3, -1), padding))
+
+
+def test_bad_input_is_explained():
+    x, time, padding = tiny()
+    network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 4, d_model=8, num_heads=2)
+    for args, named, error, message in (
+        ((x[0], time), {}, ValueError, r"x.unsqueeze\(0\) for a single sequence"),
+        ((x[..., :2], time), {}, ValueError, "x must have 3 numbers in its last dimension"),
+        ((x, time.unsqueeze(-1)), {}, ValueError, r"use time.squeeze\(-1\)"),
+        ((x, time.tolist()), {}, TypeError, r"use torch.as_tensor\(time\)"),
+        ((x, time, padding.float()), {}, TypeError, "key_padding_mask must be a bool tensor"),
+        (
+            (x, time),
+            {"mask": padding},
+            TypeError,
+            "TaskNetwork has no argument 'mask'; padding is key_padding_mask",
+        ),
+    ):
+        with refused(message, error):
+            network(*args, **named)
 
 
 @pytest.mark.parametrize("model", ["mtan", "phased-lstm", "nac"])

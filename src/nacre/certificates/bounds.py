@@ -12,7 +12,7 @@ from nacre.certificates.neurons import Measures, computed_neurons, judge_neurons
 from nacre.layer.attention import NAC
 from nacre.layer.config import Phi
 from nacre.layer.dynamics import Mode, convergence_time, state_bounds
-from nacre.layer.inputs import prepare, sequence
+from nacre.layer.inputs import prepare, sequence, time_stamps
 from nacre.layer.trace import Trace
 
 _CHUNK_ELEMENTS = 2**22  # neuron states traced at a time
@@ -37,7 +37,7 @@ def certify(
     Args:
         layer: A NAC layer.
         x: [B, T, d_input] sequences for self attention.
-        time: [B, T] time stamps.
+        time: [B, T] time stamps, or [T] for all sequences.
         key_padding_mask: [B, T] bool, True = padding.
         delta: Distance to their limit for which the settling times of the logits are given, > 0.
 
@@ -55,7 +55,7 @@ def certify(
     try:
         seen: Measures = {}
         for rows in _chunks(layer, x):
-            stamps = None if time is None else time[rows]
+            stamps = None if time is None else time_stamps("time", time, (x.shape[0], x.shape[1]))[rows]
             _, trace = layer(x[rows], time=stamps, key_padding_mask=padding[rows], return_trace=True)
             steps = ~padding[rows]
             valid = trace.valid & steps[:, None, :, None]  # the trace also holds pairs of padded queries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from nacre.layer.config import NACConfig
 def require_tensor(name: str, value: object, *, last: int) -> Tensor:
     """Refuse what is not a floating-point tensor whose last dimension is `last`."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        raise TypeError(f"{name} must be a torch.Tensor, {_got(name, value)}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {value.dtype}; use {name}.float()")
     if value.dim() == 0 or value.shape[-1] != last:
@@ -27,6 +28,11 @@ def sequence(name: str, value: object, width: int, weight: Tensor) -> Tensor:
         raise ValueError(
             f"{name} must have shape [batch, time, {width}], got {tuple(value.shape)}; "
             f"use {name}.unsqueeze(0) for a single sequence"
+        )
+    if isinstance(value, Tensor) and value.shape[2] != width:
+        raise ValueError(
+            f"{name} must have {width} numbers in its last dimension, got shape {tuple(value.shape)}; "
+            f"for this width make the layer with d_input={value.shape[2]}"
         )
     tensor = require_tensor(name, value, last=width)
     if 0 in tensor.shape:
@@ -47,23 +53,37 @@ def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
 def padding_mask(name: str, value: object, shape: tuple[int, int]) -> Tensor:
     """Refuse what is not a bool tensor of shape [batch, time]."""
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
-        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{name} must be a bool tensor with True at padding, got {got}")
+        fix = f"use {name}.bool() if 1 marks padding, {name} == 0 if 1 marks valid steps"
+        got = f"got {value.dtype}; {fix}" if isinstance(value, Tensor) else _got(name, value)
+        raise TypeError(f"{name} must be a bool tensor with True at padding, {got}")
     if value.shape != shape:
         raise ValueError(f"{name} must have shape {shape} (batch, time), got {tuple(value.shape)}")
     return value
 
 
 def time_stamps(name: str, value: object, shape: tuple[int, int]) -> Tensor:
-    """Refuse what is not a real tensor of shape [batch, time]."""
-    if not isinstance(value, Tensor) or value.dtype == torch.bool or value.is_complex():
-        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{name} must be a tensor of real time stamps, got {got}")
+    """Real stamps of shape [batch, time]; stamps [time] are those of every row. Refuse anything else."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor of real time stamps, {_got(name, value)}")
+    if value.dtype == torch.bool or value.is_complex():
+        hint = "; a padding mask is key_padding_mask" if value.dtype == torch.bool else ""
+        raise TypeError(f"{name} must be a tensor of real time stamps, got {value.dtype}{hint}")
+    if value.dim() == 1 and value.shape[0] == shape[1]:
+        return value.expand(shape)
     if value.shape != shape:
+        fixes = {(*shape, 1): ".squeeze(-1)", (1, shape[1]): "[0], which all rows share", shape[::-1]: ".T"}
+        fix = fixes.get(tuple(value.shape))
         raise ValueError(
-            f"{name} must have shape {shape} (batch, time), one stamp for each step, got {tuple(value.shape)}"
+            f"{name} must have shape {shape} (batch, time), one stamp for each step, or {shape[1:]} for all rows, "
+            f"got {tuple(value.shape)}" + (f"; use {name}{fix}" if fix else "")
         )
     return value
+
+
+def _got(name: str, value: object) -> str:
+    """What came where a tensor was wanted, and how to make a tensor of it."""
+    arrays = type(value) in (list, tuple) or hasattr(value, "__array__")
+    return f"got {type(value).__name__}" + (f"; use torch.as_tensor({name})" if arrays else "")
 
 
 def ascending(name: str, value: Tensor, padding: Tensor | None) -> None:
@@ -113,8 +133,7 @@ def prepare(
     Masking comes before any projection: applied later, NaN in padding would reach the gradients.
     """
     sequence("query", query, config.width, weight)
-    if (key is None) != (value is None):
-        raise ValueError("cross attention needs both key and value; give both, or neither for self attention")
+    key, value, time, mask = cross_or_self(key, value, time, mask)
     if key is None or value is None:
         if key_time is not None:
             raise ValueError("key_time belongs to cross attention; in self attention give time alone")
@@ -140,6 +159,39 @@ def prepare(
     return Inputs(query, key, value, None if time is None or key_time is None else (time, key_time), mask, None)
 
 
+def cross_or_self(
+    key: Tensor | None, value: Tensor | None, time: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Key, value, time and mask of a call `layer(query, key, value, time=..., key_padding_mask=...)`.
+
+    Self attention may have time and mask in the places of key and value, as in the calls of all other models:
+    `layer(x, time, key_padding_mask)`. Only ranks and dtypes decide, which a compiled program knows.
+    """
+    if key is None and value is None:
+        return None, None, time, mask
+    if _rank(key) == _rank(value) == 3:
+        return key, value, time, mask
+    if _rank(key) > 2 or _rank(value) > 2 or (isinstance(value, Tensor) and value.dtype != torch.bool):
+        squeeze = isinstance(key, Tensor) and key.shape[-1:] == (1,)
+        raise ValueError(
+            "cross attention, layer(q, k, v), needs both key and value, [batch, time, features]; self attention, "
+            "layer(x, time, key_padding_mask), needs stamps [batch, time] and a bool mask [batch, time]; "
+            f"got {_seen(key)} and {_seen(value)}" + ("; use time.squeeze(-1) for stamps" if squeeze else "")
+        )
+    for name, placed, named in (("time", key, time), ("key_padding_mask", value, mask)):
+        if placed is not None and named is not None:
+            raise TypeError(f"{name} was given by position and by name; give it once")
+    return None, None, time if key is None else key, mask if value is None else value
+
+
+def _rank(x: object) -> int:
+    return getattr(x, "ndim", 0)  # arrays are refused later, under the name they have then
+
+
+def _seen(x: object) -> str:
+    return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__.removesuffix("Type")
+
+
 def blank_padding(
     x: Tensor, time: Tensor | None, mask: Tensor | None, name: str = "time"
 ) -> tuple[Tensor, Tensor | None]:
@@ -149,6 +201,13 @@ def blank_padding(
     if mask is None:
         return x, stamps
     padding_mask("key_padding_mask", mask, shape)
+    # One empty sequence may be meant; many are a mask of what is valid.
+    if not torch.compiler.is_compiling() and len(mask) > 1 and bool(mask.all()):
+        warnings.warn(
+            "key_padding_mask is True everywhere: all steps are padding, and the output is zeros; True means "
+            "padding, so use ~key_padding_mask if it marks valid steps",
+            stacklevel=2,
+        )
     return x.masked_fill(mask.unsqueeze(-1), 0), None if stamps is None else stamps.masked_fill(mask, 0)
 
 

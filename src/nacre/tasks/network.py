@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
+from nacre.layer.foreign import RENAMED, explain
+from nacre.layer.inputs import padding_mask, sequence, time_stamps
 from nacre.models._registry import create, model_options
 from nacre.tasks.convolution import TemporalConvolution
 from nacre.tasks.image_encoder import ImageEncoder, ImageTokens
@@ -110,13 +112,14 @@ class TaskNetwork(nn.Module):
             mean, spread = answer_scale(data, train)
             self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
 
-    def forward(self, x: Tensor, time: Tensor, key_padding_mask: Tensor) -> Tensor:
+    @explain(RENAMED)
+    def forward(self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
         """Answers [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
 
         Args:
             x: [B, T, d_input] features as they are in the data, or [B, T, height, width, d_input] images.
-            time: [B, T] stamps that never go back, in the data's unit.
-            key_padding_mask: [B, T] bool, True = padding, at the end of rows.
+            time: [B, T] stamps that never go back, in the data's unit, or [T] for all rows.
+            key_padding_mask: [B, T] bool, True = padding, at the end of rows; None where there is none.
         """
         return self.from_tokens(*self.tokens(x, time, key_padding_mask))
 
@@ -125,10 +128,19 @@ class TaskNetwork(nn.Module):
         states = self.layer(tokens, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
         return self.answer(states if self.kind.each_step else self._read_out(states, padding))
 
-    def tokens(self, x: Tensor, time: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def tokens(
+        self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """What the layer reads: tokens [B, tokens, width], their stamps and their padding."""
+        if self.eye is None:
+            sequence("x", x, len(self.shift), x)  # in any precision: scaling comes first
+        shape = (x.shape[0], x.shape[1])
+        time = time_stamps("time", time, shape)
         time = time - time[:, :1]  # some layers use absolute stamps; those of test data were never seen
         padding = key_padding_mask
+        if padding is None:
+            padding = torch.zeros(shape, dtype=torch.bool, device=x.device)
+        padding_mask("key_padding_mask", padding, shape)
         x = (x - self.shift) / self.scale
         if self.eye is not None:
             x, time, padding = self.eye(x, time, padding)

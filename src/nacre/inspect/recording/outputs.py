@@ -43,7 +43,7 @@ def tokens_of(
     """What a task network gives its layer."""
     if time is None:
         raise ValueError("a task network needs time; give stamps [batch, steps] in the unit of its data")
-    return network.tokens(x, time, torch.zeros(time.shape, dtype=torch.bool) if padding is None else padding)
+    return network.tokens(x, time, padding)
 
 
 @torch.no_grad()

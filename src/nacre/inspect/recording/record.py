@@ -36,7 +36,7 @@ def record(
     Args:
         model: Any module with NAC layers that takes x, and `time` and `key_padding_mask` if they are given.
         x: [B, T, F] sequences.
-        time: [B, T] stamps.
+        time: [B, T] stamps, or [T] for all sequences.
         key_padding_mask: [B, T] bool, True = padding.
         out: Directory of the recording; an earlier recording there is replaced.
         dtype: "float32", or "float16" for half the size.
@@ -60,7 +60,7 @@ def record(
         got = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise ValueError(f"x must be a tensor [batch, steps, features], got {got}")
     if time is not None:
-        time_stamps("time", time, (x.shape[0], x.shape[1]))
+        time = time_stamps("time", time, (x.shape[0], x.shape[1]))
     samples, steps = x.shape[:2]
     with RecordingWriter(Path(out), samples, model) as writer:
 
