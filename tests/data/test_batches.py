@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from nacre.data import batches
-from nacre.data.batches import Indexed, Rounds, by_length, of_equal_length, steps_of_epoch
+from nacre.data.batches import Indexed, Rounds, by_length, steps_of_epoch
 from nacre.data.dataset import Kind
 from support.controls import ragged
 from support.hypothesis import examples
@@ -143,14 +143,3 @@ def test_empty_batches_and_rounds_are_refused():
     for name in ("batch_size", "steps"):
         with refused(f"{name} must be at least 1, got 0"):
             Rounds(*lengths(5), seed=0, **{"batch_size": 4, "steps": 4, name: 0})
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=40), st.integers(1, 7))
-def test_batches_of_equal_length_hold_every_sequence_once(lengths, batch_size):
-    length, index = torch.tensor(lengths), torch.arange(len(lengths)) + 100
-    batches = of_equal_length(length, index, batch_size)
-    assert sorted(i for batch in batches for i in batch.tolist()) == index.tolist()
-    assert all(1 <= len(batch) <= batch_size for batch in batches)
-    assert all(len(length[batch - 100].unique()) == 1 for batch in batches)
-    fewest = sum(-(-lengths.count(n) // batch_size) for n in set(lengths))
-    assert len(batches) == fewest

@@ -13,9 +13,6 @@ from nacre.tasks.network import TaskNetwork
 KINDS = list(Kind)
 NAMES = nacre.list_models()
 TIMELESS = [name for name in NAMES if not nacre.model_info(name).uses_time]
-# Most NAC rows cut a row into blocks by its padded length, so company can change the keys that they find.
-BLOCKS = [name for name in NAMES if nacre.model_info(name).kind == "NAC" and name != "nac-pw"]
-
 CLOCKS = ["mtan", "phased-lstm"]  # they compare the stamps themselves with learned periods or moments
 
 
@@ -89,8 +86,7 @@ def test_a_batch_equals_its_samples(names):
         x, time, padding = batch()
         out = network(x, time, padding)
         for row, length in enumerate((6, 6, 4, 1)):
-            # Blocks depend on the padded length, which must stay.
-            place = slice(row, row + 1), slice(None if name in BLOCKS else length)
+            place = slice(row, row + 1), slice(length)
             assert_close(name, out[row], network(x[place], time[place], padding[place])[0])
 
 

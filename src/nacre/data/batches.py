@@ -108,25 +108,14 @@ def steps_of_epoch(sequences: int, batch_size: int) -> int:
 
 
 def by_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
-    """Every sequence of `index` [m] once, in batches of similar `length` [m], for validation."""
+    """Every sequence of `index` [m] once, in batches of similar `length` [m], for evaluation."""
     return list(index[length.argsort(stable=True)].split(batch_size))
-
-
-def of_equal_length(length: Tensor, index: Tensor, batch_size: int) -> list[Tensor]:
-    """Every sequence of `index` [m] once, in batches of one `length` [m], for scoring.
-
-    What NAC finds in its search of keys depends on the padded length: answers would depend on the rest of a batch.
-    """
-    ordered, order = length.sort(stable=True)
-    alike = index[order].split(ordered.unique_consecutive(return_counts=True)[1].tolist())
-    return [batch for group in alike for batch in group.split(batch_size)]
 
 
 def part_of(batch: Batch, part: int, parts: int) -> Batch:
     """Every `parts`-th sequence of a batch from number `part` on, for processes that share the batch.
 
-    The number of steps stays that of the whole batch, because what NAC finds depends on the padded length. If the
-    batch has too few sequences, the part is one of them with nothing to be scored.
+    If the batch has too few sequences, the part is one of them with nothing to be scored.
 
     Example:
         >>> from nacre.data import from_arrays

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacre.data.batches import of_equal_length
+from nacre.data.batches import by_length
 from nacre.data.dataset import Dataset
 from nacre.tasks.metrics import (
     answers_of,
@@ -37,7 +37,7 @@ def outputs_of(network: TaskNetwork, data: Dataset, index: Tensor) -> list[Tenso
     """
     network.eval()
     outputs: dict[int, Tensor] = {}
-    for place in of_equal_length(data.length[index], torch.arange(len(index)), BATCH):  # places in the index
+    for place in by_length(data.length[index], torch.arange(len(index)), BATCH):  # places in the index
         batch = data.batch(index[place])
         out = network(batch.x, batch.time, batch.key_padding_mask)
         if data.kind.each_step:

@@ -10,7 +10,7 @@ from nacre.data.dataset import UNSCORED
 from nacre.inspect.analysis.lesion import Lesion, lesioned
 from nacre.inspect.recording.hooks import watching
 from nacre.inspect.recording.layer_writer import gate_means
-from nacre.inspect.recording.outputs import Outputs, from_tokens, outputs_of, spans_of, tokens_of, windows_of
+from nacre.inspect.recording.outputs import Outputs, from_tokens, outputs_of, tokens_of, windows_of
 from nacre.inspect.recording.recording import Recording
 from nacre.layer.pairs import Gates
 from nacre.layer.trace import Scene
@@ -40,8 +40,8 @@ def inputs_of(
         padding = read("padding").unsqueeze(0) if recording.has("padding") else None
         yield x, read("time").unsqueeze(0) if timed else None, padding
         return
-    for first, stop in spans_of(length, window, at_once):
-        start = max(0, first - window + 1)
+    for first in range(0, length, at_once):
+        start, stop = max(0, first - window + 1), min(first + at_once, length)
         frames, time = read("x", start, stop), read("time", start, stop)
         yield windows_of(frames, time, first - start, stop - start, window)[:3]
 

@@ -62,21 +62,6 @@ def from_tokens(network: TaskNetwork, tokens: Tensor, time: Tensor, padding: Ten
     return Outputs(answer, None) if network.kind.each_step else Outputs(network.answer(states[0]), answer)
 
 
-def spans_of(length: int, width: int, most: int) -> list[tuple[int, int]]:
-    """Batches of windows of equal length: first moment, and moment after the last.
-
-    The drive has `length` frames, a window has `width`, and a batch has `most` windows at most. Which keys NAC
-    finds depends on the padded length, so padded windows would have other answers than those that were scored. The
-    first moments of a drive, which have fewer frames before them, come one by one.
-
-    Example:
-        >>> spans_of(10, 3, 4)
-        [(0, 1), (1, 2), (2, 6), (6, 10)]
-    """
-    short = min(width - 1, length)
-    return [(i, i + 1) for i in range(short)] + [(i, min(i + most, length)) for i in range(short, length, most)]
-
-
 def windows_of(
     frames: Tensor, time: Tensor, first: int, stop: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -14,7 +14,7 @@ from nacre.data.dataset import Dataset
 from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import layers_of, watching
 from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY, Detail, LayerWriter
-from nacre.inspect.recording.outputs import outputs_of, spans_of, windows_of
+from nacre.inspect.recording.outputs import outputs_of, windows_of
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import load
@@ -178,7 +178,8 @@ def _record_drives(
             frames, time = data.values[rows], data.time[rows]
             writer.put_inputs(sample, frames, time, longest)
             writer.put("truth", sample, 0, subject.truth(data.y[index]), longest)
-            for first, stop in spans_of(len(index), window, AT_ONCE):
+            for first in range(0, len(index), AT_ONCE):
+                stop = min(first + AT_ONCE, len(index))
                 x, stamps, padding, start = windows_of(frames, time, first, stop, window)
                 with watching(network, lambda name, layer: TraceBuilder()) as seen:
                     y = outputs_of(network, x, stamps, padding)
