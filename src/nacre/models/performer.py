@@ -79,7 +79,8 @@ class Performer(AttentionModel):
 
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
-        if self.training and self.redraw:
+        # A pass that gradient checkpointing repeats, inside a backward pass, must find the rows of the first one.
+        if self.training and self.redraw and torch._C._current_graph_task_id() == -1:
             self._count_pass()
         projections = (self.query_proj, self.key_proj, self.value_proj)
         q, k, v = (heads_of(project(steps.x), self.num_heads) for project in projections)  # [B, H, T, D]

@@ -52,8 +52,8 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        inputs: _Inputs = ctx.saved_tensors[:5]
-        out = ctx.saved_tensors[5]
+        *saved, out = ctx.saved_tensors  # read once: under checkpointing a second time is an error
+        inputs: _Inputs = tuple(saved)
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
             return (*torch_grads(ctx.loop, inputs, grad), None, None)
         drive, _, recurrent, weight, bias = inputs

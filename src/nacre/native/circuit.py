@@ -94,11 +94,12 @@ class _Settle(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
-        *inputs, index = ctx.saved_tensors
+        saved = ctx.saved_tensors  # read once: under checkpointing a second time is an error
+        *inputs, index = saved
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
             return (*torch_grads(partial(_settle, ctx.circuit, index), inputs, grad), None, None)
         grads = [torch.zeros_like(x) for x in inputs]
-        _call("backward", ctx.circuit, ctx.saved_tensors, grad.contiguous(), *grads)
+        _call("backward", ctx.circuit, saved, grad.contiguous(), *grads)
         return (*grads, None, None)
 
 
