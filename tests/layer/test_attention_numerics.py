@@ -1,10 +1,13 @@
 """Half precision, autocast, determinism, chunks, memory."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import nacre
 from nacre.layer import blocks, pairs
+from nacre.layer.dynamics import LONGEST
 from reference.memory import LargestTensor
 from support.cases import combinations
 
@@ -135,3 +138,28 @@ def test_elapsed_time_of_half_precision_layers_is_float32():
     stamps = torch.tensor([1000.0, 3.14159], dtype=torch.float64)
     elapsed = pairs.elapsed_time(stamps[:1], stamps[1:], config, torch.bfloat16)
     torch.testing.assert_close(elapsed, torch.tensor([996.85841]), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("match", ["none", "both"])
+def test_streams_bear_any_time_between_steps(match):
+    layer = nacre.NAC(8, 2, causal=True, match=match).eval()
+    for stamps, scale in (
+        ([0.0, 1e39, 2e39], 1.0),
+        ([1.7e9, 1.7e9, 1.8e9], 1e-300),
+        ([-1e308, 1e308, 1e308], 1.0),
+    ):
+        layer.config = replace(layer.config, time_scale=scale)
+        x, time = torch.randn(1, 3, 8), torch.tensor([stamps], dtype=torch.float64)
+        state = layer.init_state(1)
+        for i, want in enumerate(layer(x, time=time)[0]):
+            y, state = layer.step(x[:, i], state, time=time[:, i])
+            assert want.isfinite().all()
+            torch.testing.assert_close(y[0], want)
+
+
+def test_elapsed_time_is_finite_and_not_too_large_to_multiply():
+    stamps = torch.tensor([0.0, 1e11, 1e39, 1e308, -1e308], dtype=torch.float64)
+    for scale, want in ((1.0, [0.0, 1e11, LONGEST, LONGEST, LONGEST]), (1e-300, [0.0, *[LONGEST] * 4])):
+        config = nacre.NACConfig(d_model=4, num_heads=2, time_scale=scale)
+        assert pairs.elapsed_time(stamps[:1], stamps, config, torch.float64).tolist() == want
+        assert pairs.elapsed_time(stamps[-1:], stamps[-2:-1], config, torch.float32).item() == LONGEST

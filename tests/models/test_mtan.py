@@ -127,3 +127,17 @@ def test_the_number_of_references_matters():
     more = make(references=9)
     more.load_state_dict(make().state_dict())
     assert not torch.allclose(more(x), make()(x))
+
+
+def test_scores_stay_within_what_fused_attention_can_differentiate():
+    """Its backward pass recomputes scores; in large ones, rounding differs by more than an exponential bears."""
+    for width in (6, 14, 22):
+        model = nacre.create(
+            "mtan", d_input=width, d_model=width // 2, num_heads=2, d_time=2 * width, references=100
+        )
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn_like(p), alpha=0.3)
+        x = torch.randn(2, 150, width)
+        model(x, time=torch.rand(2, 150).cumsum(1) * 1e9).square().sum().backward()
+        assert all(p.grad.isfinite().all() for p in model.parameters())

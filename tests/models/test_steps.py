@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nacre.layer.dynamics import LONGEST
 from nacre.layer.inputs import ascending
 from nacre.models._base import prepare
 from support.hypothesis import examples
@@ -74,6 +75,12 @@ def test_differences_are_taken_before_precision_is_lost():
     elapsed = steps_of(torch.zeros(1, 2, 1), time).elapsed(0.0)
     assert elapsed.dtype == torch.float32
     assert elapsed[0, 1, 0].item() == pytest.approx(0.001, rel=1e-3)
+
+
+def test_elapsed_time_is_finite_and_not_too_large_to_multiply():
+    time = torch.tensor([[-1e300, 0.0, 1.0, 1e39, 1e300]], dtype=torch.float64)
+    assert steps_of(torch.zeros(1, 5, 1), time).elapsed(1.0)[0, :, 0].tolist() == [1, LONGEST, 1, LONGEST, LONGEST]
+    assert steps_of(torch.zeros(1, 5, 1), time, time_scale=1e-300).elapsed(1.0).isfinite().all()
 
 
 def test_whole_numbers_are_good_stamps():

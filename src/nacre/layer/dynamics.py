@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nacre._util.checks import choice, whole
 
+LONGEST = 2.0**40  # units of time; more counts as this, of which products of three still fit into float32
 _SERIES_BELOW = 0.5  # below this the closed forms and their derivatives lose digits
 # Terms until 0.5**n / (n + 1)! is below the last bit.
 _SERIES_TERMS = {torch.float32: 8, torch.float64: 16}

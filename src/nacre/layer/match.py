@@ -24,6 +24,7 @@ _RHYTHMS = 6  # periods, each twice the one before
 # In units of time. Shorter periods separate the few keys that were chosen, but cannot tell keys one period apart:
 # with 2 in place of 8, most heads unlearned to choose near keys (docs/nac-plus.md).
 _SHORTEST = 8.0
+_FAR = 1e30  # units of time
 _TINY = 1e-6  # squared length below which a vector fades instead of being scaled to length 1
 
 
@@ -118,7 +119,8 @@ def since_first(stamps: tuple[Tensor, Tensor], padding: Tensor | None, scale: fl
 def _phases(like: Tensor, stamp: Tensor | int) -> tuple[Tensor, Tensor]:
     """Cosine and sine of stamps [R] at each period: [R, F], [1, F] of a number."""
     stamp = torch.as_tensor(stamp, dtype=torch.float64, device=like.device).reshape(-1, 1)
-    turns = stamp / (_SHORTEST * 2.0 ** torch.arange(_RHYTHMS, dtype=torch.float64, device=like.device))
+    periods = _SHORTEST * 2.0 ** torch.arange(_RHYTHMS, dtype=torch.float64, device=like.device)
+    turns = stamp.clamp(-_FAR, _FAR) / periods  # finite; so far away all are whole, as float64 has no digits left
     # Whole turns are subtracted in float64, exactly; single precision is enough for the rest.
     angle = (2 * math.pi * (turns - turns.floor())).to(torch.promote_types(like.dtype, torch.float32))
     return angle.cos(), angle.sin()

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nacre.layer.backbone import NeuronStates, WiredBackbone
 from nacre.layer.config import NACConfig, Phi
-from nacre.layer.dynamics import solve_logits, time_gate, wide
+from nacre.layer.dynamics import LONGEST, solve_logits, time_gate, wide
 from nacre.native import library
 from nacre.native.selected import dot_selected, mix_selected
 
@@ -251,9 +251,13 @@ def mix(share: Tensor, value: Tensor, index: Tensor) -> Tensor:
 
 
 def elapsed_time(query_stamp: Tensor, key_stamp: Tensor, config: NACConfig, dtype: torch.dtype) -> Tensor:
-    """|t_query - t_key| / time_scale, subtracted in float64 so that large stamps keep their differences."""
+    """|t_query - t_key| / time_scale, at most `LONGEST`.
+
+    Subtracted in float64, so that large stamps keep their differences. Infinity, which those beyond float32 would
+    become, has no place in a gate: its gradient is 0 times infinity.
+    """
     difference = (query_stamp - key_stamp).abs() / config.time_scale
-    return difference.to(torch.promote_types(dtype, torch.float32))
+    return difference.clamp(max=LONGEST).to(torch.promote_types(dtype, torch.float32))
 
 
 def _rows(table: Tensor, index: Tensor) -> Tensor:

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
 from nacre.layer.foreign import RENAMED, explain
+from nacre.layer.dynamics import LONGEST
 from nacre.layer.inputs import ascending, blank_padding, sequence
+
+_FAR, _FARTHEST = 1e30, 1e300  # units of time: what float32 and float64 hold with room to spare
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,16 @@ class Steps:
     def elapsed(self, first: float) -> Tensor:
         """Time since the step before: [B, T, 1], with `first` at the first step and 0 at padding.
 
-        Differences are taken in float64 and only then rounded to the precision of x.
+        Differences are taken in float64 and only then rounded to the precision of x. They are at most `LONGEST`, a
+        time after which any state has settled: infinity would make gradients NaN.
         """
         start = torch.full_like(self.time[:, :1], first)
-        return torch.cat([start, self.time.diff(dim=1)], 1).to(self.x.dtype).unsqueeze(-1)
+        passed = self.time.diff(dim=1).clamp(max=LONGEST)
+        return torch.cat([start, passed], 1).to(self.x.dtype).unsqueeze(-1)
+
+    def stamps(self) -> Tensor:
+        """Time within +-1e30, for models in whose gradients it is a factor: [B, T] float64."""
+        return self.time.clamp(-_FAR, _FAR)
 
     def valid(self) -> Tensor:
         """Which steps are no padding: [B, T] bool."""
@@ -75,7 +84,8 @@ def prepare(x: Tensor, time: Tensor | None, key_padding_mask: Tensor | None, tim
     if padding is not None:
         last = (~padding).sum(1, keepdim=True).sub(1).clamp(min=0)  # [B, 1]
         stamps = torch.where(padding, stamps.gather(1, last), stamps)
-    return Steps(x, stamps / time_scale, padding, order)
+    # Finite whatever the unit is, so that differences are.
+    return Steps(x, (stamps / time_scale).clamp(-_FARTHEST, _FARTHEST), padding, order)
 
 
 def _order(padding: Tensor | None) -> Tensor | None:

@@ -58,6 +58,15 @@ def relaxing_steps(elapsed: Tensor, unfolds: int) -> Tensor:
     return (elapsed / unfolds).clamp(max=1.0)
 
 
+def drifting_steps(elapsed: Tensor, unfolds: int) -> Tensor:
+    """Lengths of solver steps of a state that nothing holds: elapsed / unfolds, but at most 5.
+
+    In longer steps an explicit method no longer follows any solution, the state is thrown far away, and its
+    gradients grow by the length of a step at every step of a sequence, soon beyond single precision.
+    """
+    return (elapsed / unfolds).clamp(max=5.0)
+
+
 def tanh_field(first: nn.Linear, second: nn.Linear) -> VectorField:
     """The field second(tanh(first(y))) of y [B, d], its weights transposed once for all steps of a forward."""
     weights = first.weight.t().contiguous(), second.weight.t().contiguous()

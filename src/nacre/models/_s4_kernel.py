@@ -19,6 +19,8 @@ from torch.utils.checkpoint import checkpoint
 _STATES_AT_ONCE = 2**19
 # Stamps this close to a grid, in units of its interval, are taken to lie on it.
 _GRID_TOLERANCE = 1e-6
+# Time constants of the slowest state after which e^-40 of it is left, less than rounding shows.
+_SETTLED = 40.0
 
 
 def legs_spectrum(d_state: int) -> tuple[Tensor, Tensor]:
@@ -96,6 +98,8 @@ def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
 
 
 def _recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
+    # By then all states have settled. Later still, the rounding of exp(z e) = 0, times e, would be their gradient.
+    elapsed = elapsed.clamp(max=_SETTLED / rates.real.detach().abs().min())
     # exp - 1 in one function: their difference would lose the digits of slow states.
     change = torch.expm1(rates * elapsed.unsqueeze(-1))  # [B, T, d, n]
     # Weighting the input instead of the states is the same, and leaves only a sum at the end.

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from nacre._util.checks import flag, whole
 from nacre.io import saveable
+from nacre.layer.dynamics import LONGEST
 from nacre.models._base import AttentionModel, Steps
 from nacre.models._contiformer_flow import Field, QueryCurve, path
 from nacre.models._registry import ModelInfo, register
@@ -145,7 +146,7 @@ class ContiFormer(AttentionModel):
         table, k, v, *fields = tensors
         keys = last if self.causal else k.shape[1]
         span = time[:, first:last, None] - time[:, None, :keys]
-        span = span.unsqueeze(-1).to(k.dtype)  # [B, Q, K, 1]
+        span = span.clamp(-LONGEST, LONGEST).unsqueeze(-1).to(k.dtype)  # [B, Q, K, 1]
         points, weights = np.polynomial.legendre.leggauss(self.nodes)
         shares = ((points + 1) / 2).tolist()
         k_path = path(fields[:4], k[:, None, :keys], span, shares, self.unfolds)

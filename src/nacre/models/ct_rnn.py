@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
 from nacre.models._base import SequenceModel, Steps, unbind_time
-from nacre.models._flow import flow, relaxing_steps, tanh_field
+from nacre.models._flow import drifting_steps, flow, relaxing_steps, tanh_field
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
 
@@ -67,9 +67,10 @@ class ODERNN(SequenceModel):
     State h starts at 0 and first jumps, then flows; output i is h after the jump with input i, the update of
     `torch.nn.GRUCell`. As in the paper, the field sees neither the input nor the time.
 
-    Ours: one hidden layer of width d_model in the field; Euler's method with `unfolds` steps however long the gap;
-    one bias for gates r and z instead of two that are only ever added; and time that runs forward (the encoder in
-    the paper's code reads backward, towards the initial state of its decoder).
+    Ours: one hidden layer of width d_model in the field; Euler's method with `unfolds` steps of at most 5 units,
+    so a gap of more than 5 `unfolds` units counts as that long; one bias for gates r and z instead of two that are
+    only ever added; and time that runs forward (the encoder in the paper's code reads backward, towards the
+    initial state of its decoder).
 
     Example:
         >>> ODERNN(7, 64)(torch.randn(2, 10, 7), time=torch.rand(2, 10).cumsum(1)).shape
@@ -92,7 +93,7 @@ class ODERNN(SequenceModel):
         gate_weight, candidate_weight, bias = self.gate_weight, self.candidate_weight, self.candidate_bias
         field = tanh_field(self.field_in, self.field_out)
         inputs = self.input_proj(steps.x).split((2 * d, d), -1)
-        gates, candidates, dt = unbind_time([*inputs, steps.elapsed(0.0) / self.unfolds])
+        gates, candidates, dt = unbind_time([*inputs, drifting_steps(steps.elapsed(0.0), self.unfolds)])
         h = torch.zeros_like(candidates[0])  # [B, d]
         states: list[Tensor] = []
         for gate, candidate, length in zip(gates, candidates, dt, strict=True):

@@ -7,6 +7,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 from nacre._util.checks import flag, real, whole
 from nacre.io import saveable
 from nacre.models._base import AttentionModel, Steps, heads_of, join_heads, unbind_time
+from nacre.models._flow import drifting_steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
 
@@ -42,8 +43,10 @@ class CTA(AttentionModel):
     several heads, and the shape of f are ours.
 
     Each interval has S explicit midpoint steps, whose inner stages are also the nodes of the midpoint rule for the
-    integrals: second order in 1/S. All sums are one call of fused attention, with the logarithms of the nodes'
-    widths added to the scores. Only z itself needs a loop over time, as jumps are nonlinear in the state.
+    integrals: second order in 1/S. No step is longer than 5 units, so z flows for at most 5 S units from one
+    observation to the next; the integrals count all of that time. All sums are one call of fused attention, with
+    the logarithms of the nodes' widths added to the scores. Only z itself needs a loop over time, as jumps are
+    nonlinear in the state.
 
     Args:
         hidden: Width of both hidden layers of f.
@@ -100,7 +103,7 @@ class CTA(AttentionModel):
         """
         jump, flow = self.jump, self.flow
         inputs = linear(x, jump.weight_ih, jump.bias_ih)
-        width = elapsed / self.unfolds
+        width = drifting_steps(elapsed, self.unfolds)
         z = x.new_zeros(x.shape[0], self.d_model)
         nodes = []
         for inflow, dt, half in zip(*unbind_time([inputs, width, width / 2]), strict=True):

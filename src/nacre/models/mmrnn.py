@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
 from nacre.models._base import SequenceModel, Steps, unbind_time
-from nacre.models._flow import SOLVERS, flow, tanh_field
+from nacre.models._flow import SOLVERS, drifting_steps, flow, tanh_field
 from nacre.models._lstm import LSTMStep
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
@@ -35,7 +35,8 @@ class MMRNN(SequenceModel):
     Memory c never flows, so that gradients reach far back through it however long the gaps are. States start at 0;
     output i is h after input i and its flow, which at the first step takes 1 unit of time. The order of the two
     steps, the field, whose hidden layer has the width d_model, and 3 solver steps are those of the paper's PyTorch
-    code. Ours: the bias of the forget gate starts at 1, the others at 0.
+    code. Ours: the bias of the forget gate starts at 1, the others at 0; no solver step is longer than 5 units, so
+    that a gap of more than 5 `unfolds` units counts as that long.
 
     Args:
         solver: "euler", "heun" or "rk4".
@@ -59,7 +60,7 @@ class MMRNN(SequenceModel):
 
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
-        (dt,) = unbind_time([steps.elapsed(1.0) / self.unfolds])
+        (dt,) = unbind_time([drifting_steps(steps.elapsed(1.0), self.unfolds)])
         h = c = steps.x.new_zeros(steps.x.shape[0], self.d_model)
         field = tanh_field(self.field_in, self.field_out)
         states: list[Tensor] = []

@@ -10,6 +10,10 @@ from nacre.models._base import SequenceModel, Steps, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
 
+# Units of time, before or after, in which the linear part of an embedding grows. In scores of more than 1e7 single
+# precision has no digits for a softmax, and the backward pass of fused attention overflows.
+_LINEAR = 1e6
+
 
 class TimeAttention(nn.Module):
     """Attention whose scores depend on times only, by embeddings of width `d_time`."""
@@ -28,7 +32,7 @@ class TimeAttention(nn.Module):
         In float64 until the sine is taken: seconds since 1970 have ten digits before the point.
         """
         frequency, phase = self.frequency.double(), self.phase.double()
-        linear = linear_time.unsqueeze(-1) * frequency[:1] + phase[:1]
+        linear = linear_time.clamp(-_LINEAR, _LINEAR).unsqueeze(-1) * frequency[:1] + phase[:1]
         waves = (time.unsqueeze(-1) * frequency[1:] + phase[1:]).sin()
         return torch.cat([linear, waves], -1).to(self.frequency.dtype)
 
@@ -76,7 +80,8 @@ class MTAN(SequenceModel):
 
     The reference times are evenly spaced over [0, 1] in units of `time_scale`. Choose it so that sequences last
     about one unit, and count stamps from where sequences begin. Others give finite outputs, but far outside [0, 1]
-    the linear part of the embedding outweighs the waves in the second attention.
+    the linear part of the embedding outweighs the waves in the second attention; beyond a million units it grows
+    no more.
 
     Args:
         d_time: Width E of the time embeddings, a multiple of `num_heads`.
@@ -114,6 +119,7 @@ class MTAN(SequenceModel):
         """See `SequenceModel`."""
         references = torch.linspace(0, 1, self.references, dtype=torch.float64, device=steps.x.device)
         references = references.expand(steps.x.shape[0], -1)  # [B, K]
-        u = self.encoder_proj(self.encoder(references, steps.time, steps.x, steps.allowed_keys()))
+        time = steps.stamps()
+        u = self.encoder_proj(self.encoder(references, time, steps.x, steps.allowed_keys()))
         g, _ = self.gru(u)  # [B, K, 2 d_model]
-        return self.out_proj(self.decoder(steps.time, references, g, None))
+        return self.out_proj(self.decoder(time, references, g, None))

@@ -86,7 +86,7 @@ class PhasedLSTM(SequenceModel):
 
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
-        (openness,) = unbind_time([self.openness(steps.time).to(steps.x.dtype)])
+        (openness,) = unbind_time([self.openness(steps.stamps()).to(steps.x.dtype)])
         h = c = torch.zeros_like(openness[0])  # [B, d]
         states: list[Tensor] = []
         for inputs, k in zip(self.step.inputs(steps.x), openness, strict=True):

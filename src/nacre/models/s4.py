@@ -8,6 +8,7 @@ from torch.nn.functional import gelu, glu
 
 from nacre._util.checks import whole
 from nacre.io import saveable
+from nacre.layer.dynamics import LONGEST
 from nacre.models._base import SequenceModel, Steps
 from nacre.models._registry import ModelInfo, register
 from nacre.models._s4_kernel import common_interval, convolve, legs_spectrum, recur
@@ -104,4 +105,5 @@ def _interval(steps: Steps) -> float | None:
     """The interval between steps where it is the same everywhere, and may be made a constant."""
     if torch.compiler.is_compiling() or steps.time.requires_grad:
         return None
-    return common_interval(steps.time, steps.valid())
+    interval = common_interval(steps.time, steps.valid())
+    return None if interval is None else min(interval, LONGEST)
