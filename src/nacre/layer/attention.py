@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from nacre._util.tracing import values_are_hidden
 from nacre.io import saveable
 from nacre.layer import streaming
 from nacre.layer.backbone import Backbone, WiredBackbone
@@ -164,8 +165,8 @@ class NAC(nn.Module):
 
     def _attend(self, inputs: Inputs, observer: Observer | None) -> Tensor:
         """Output [B, T, d_model], computed without padding."""
-        # A compiled program cannot have shapes that depend on data: it keeps the padding.
-        whole = torch.compiler.is_compiling()
+        # A compiled or vectorised program cannot have shapes that depend on data: it keeps the padding.
+        whole = values_are_hidden()
         queries = Packing.of(inputs.query, None if whole else inputs.query_padding)
         keys = Packing.of(inputs.key, None if whole else inputs.key_padding)
         wired = self.backbone.wire()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from nacre._util.tracing import inside_torch_func
 from nacre.layer.backbone import NeuronStates, WiredBackbone
 from nacre.layer.config import NACConfig, Phi
 from nacre.layer.dynamics import LONGEST, solve_logits, time_gate, wide
@@ -155,7 +156,8 @@ def _in_turn(
     part: Callable[[Any], Tensor], pieces: Sequence[Any], dim: int, dropout: float, *, recompute: bool = True
 ) -> Tensor:
     """Parts of all pieces, joined; several parts are recomputed in the backward pass instead of stored."""
-    if len(pieces) == 1 or not recompute or not torch.is_grad_enabled():
+    recompute = recompute and torch.is_grad_enabled() and not inside_torch_func()
+    if len(pieces) == 1 or not recompute:
         return _join([part(piece) for piece in pieces], dim)
     keep = dropout > 0
     return _join([checkpoint(part, x, use_reentrant=False, preserve_rng_state=keep) for x in pieces], dim)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
-from nacre.layer.foreign import RENAMED, explain
+from nacre._util.tracing import values_are_hidden
 from nacre.layer.dynamics import LONGEST
+from nacre.layer.foreign import RENAMED, explain
 from nacre.layer.inputs import ascending, blank_padding, sequence
 
 _FAR, _FARTHEST = 1e30, 1e300  # units of time: what float32 and float64 hold with room to spare
@@ -92,8 +93,8 @@ def _order(padding: Tensor | None) -> Tensor | None:
     """Places of the valid steps and then of padding, both in order; None where that changes nothing."""
     if padding is None:
         return None
-    # Under torch.compile nothing may depend on values, so steps are always moved, perhaps to where they are.
-    if not torch.compiler.is_compiling() and not (padding[:, :-1] & ~padding[:, 1:]).any():
+    # Under torch.compile and vmap nothing may depend on values, so steps are moved, perhaps to where they are.
+    if not values_are_hidden() and not (padding[:, :-1] & ~padding[:, 1:]).any():
         return None
     return padding.to(torch.uint8).argsort(dim=1, stable=True)
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from nacre._util.tracing import inside_torch_func
+
 # Numbers in a tensor of states. What is larger is computed in groups of channels, and again in the backward pass.
 _STATES_AT_ONCE = 2**19
 # Stamps this close to a grid, in units of its interval, are taken to lie on it.
@@ -88,7 +90,7 @@ def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
     """Outputs of steps at any distance `elapsed` [B, T, 1], by a scan."""
     rows, length, width = u.shape
     group = max(1, _STATES_AT_ONCE // (rows * length * rates.shape[1]))
-    if group >= width:
+    if group >= width or inside_torch_func():
         return _recur(u, rates, weights, elapsed)
     parts = [
         checkpoint(_recur, *part, elapsed, use_reentrant=False, preserve_rng_state=False)
@@ -137,6 +139,8 @@ def _scan(a: Tensor, b: Tensor) -> Tensor:
 
 
 class _LinearScan(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
         return _scan(a, b)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from nacre._util.checks import flag, whole
+from nacre._util.tracing import inside_torch_func
 from nacre.io import saveable
 from nacre.layer.dynamics import LONGEST
 from nacre.models._base import AttentionModel, Steps
@@ -129,7 +130,7 @@ class ContiFormer(AttentionModel):
     def _attention(self, h: Tensor, time: Tensor, allowed: Tensor | None) -> Tensor:
         """Means of values, [B, T, d], by blocks of queries."""
         length = h.shape[1]
-        block = max(1, _BLOCK // h.numel())
+        block = length if inside_torch_func() else max(1, _BLOCK // h.numel())
         curve = QueryCurve(self.query_proj(h), time)
         k, v = self.key_proj(h), self.value_proj(h)
         tensors = (curve.table, k, v, *self.key_field.weights(), *self.value_field.weights())

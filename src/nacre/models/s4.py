@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, glu
 
 from nacre._util.checks import whole
+from nacre._util.tracing import values_are_hidden
 from nacre.io import saveable
 from nacre.layer.dynamics import LONGEST
 from nacre.models._base import SequenceModel, Steps
@@ -103,7 +104,7 @@ class S4(SequenceModel):
 
 def _interval(steps: Steps) -> float | None:
     """The interval between steps where it is the same everywhere, and may be made a constant."""
-    if torch.compiler.is_compiling() or steps.time.requires_grad:
+    if values_are_hidden() or steps.time.requires_grad:
         return None
     interval = common_interval(steps.time, steps.valid())
     return None if interval is None else min(interval, LONGEST)

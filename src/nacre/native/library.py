@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch._C._functorch import maybe_current_level
 from torch.autograd import forward_ad
 
+from nacre._util.tracing import inside_torch_func
 from nacre.native.build import build
 
 SWITCH = "NACRE_NATIVE"
@@ -42,7 +42,7 @@ def runs(*tensors: Tensor) -> bool:
         and tensors[0].dtype in _SUFFIX
         and not torch.compiler.is_compiling()
         and not torch._C._get_tracing_state()
-        and maybe_current_level() is None  # torch.func transforms only PyTorch's own operators
+        and not inside_torch_func()
         and forward_ad._current_level < 0
         and library() is not None
     )
