@@ -176,10 +176,10 @@ def test_which_way_is_taken(where, monkeypatch):
 
 
 def test_a_common_interval():
-    def interval(*rows, valid=None):
+    def interval(*rows, valid=None, dtype=torch.float32):
         time = torch.tensor(rows, dtype=torch.float64)
         valid = torch.ones_like(time) if valid is None else torch.tensor(valid)
-        return s4_kernel.common_interval(time, valid.bool())
+        return s4_kernel.common_interval(time, valid.bool(), dtype)
 
     assert interval([0, 2, 4], [1, 3, 5]) == 2
     assert interval([0, 2, 4], [1, 3, 4]) is None
@@ -194,6 +194,8 @@ def test_a_common_interval():
     assert interval(*(regular(2, 1000, 0.1) + 1e4).tolist()) == pytest.approx(0.1, rel=1e-9)
     assert interval([0, 1, 2 + 5e-6]) is None
     assert interval([0, 1, 2 + 5e-7]) == pytest.approx(1)
+    assert interval([0, 1, 2 + 5e-10], dtype=torch.float64) is None
+    assert interval(*(regular(2, 1000, 0.1) + 1e4).tolist(), dtype=torch.float64) is not None
 
 
 @examples(15)

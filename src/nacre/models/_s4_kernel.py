@@ -19,8 +19,9 @@ from nacre._util.tracing import inside_torch_func
 
 # Numbers in a tensor of states. What is larger is computed in groups of channels, and again in the backward pass.
 _STATES_AT_ONCE = 2**19
-# Stamps this close to a grid, in units of its interval, are taken to lie on it.
-_GRID_TOLERANCE = 1e-6
+# Stamps this close to a grid, in units of its interval, are taken to lie on it, so that outputs of a row hardly
+# depend on whether those of other rows do, too.
+_GRID_TOLERANCE, _GRID_TOLERANCE_DOUBLE = 1e-6, 1e-10
 # Time constants of the slowest state after which e^-40 of it is left, less than rounding shows.
 _SETTLED = 40.0
 
@@ -41,17 +42,18 @@ def legs_spectrum(d_state: int) -> tuple[Tensor, Tensor]:
     return frequency[half:], gain[half:]
 
 
-def common_interval(time: Tensor, valid: Tensor) -> float | None:
-    """The interval of the grid on which the valid steps of every row lie, or None.
+def common_interval(time: Tensor, valid: Tensor, dtype: torch.dtype) -> float | None:
+    """The interval of the grid on which the valid steps of every row lie as far as `dtype` can tell, or None.
 
     From time [B, T] float64 and valid [B, T] bool, True ... True False ... False in each row.
     """
+    tolerance = _GRID_TOLERANCE_DOUBLE if dtype == torch.float64 else _GRID_TOLERANCE
     counts = valid.sum(1)
     row = counts.argmax()
     last = (counts[row] - 1).clamp(min=0)
     interval = (time[row, last] - time[row, 0]) / last.clamp(min=1)
     grid = time[:, :1] + interval * torch.arange(time.shape[1], device=time.device)
-    off = ((time - grid).abs() > _GRID_TOLERANCE * interval) & valid
+    off = ((time - grid).abs() > tolerance * interval) & valid
     return None if off.any() else interval.item()
 
 

@@ -106,5 +106,5 @@ def _interval(steps: Steps) -> float | None:
     """The interval between steps where it is the same everywhere, and may be made a constant."""
     if values_are_hidden() or steps.time.requires_grad:
         return None
-    interval = common_interval(steps.time, steps.valid())
+    interval = common_interval(steps.time, steps.valid(), steps.x.dtype)
     return None if interval is None else min(interval, LONGEST)
