@@ -180,7 +180,7 @@ def test_the_loss_leaves_padding_out():
         model(x[row : row + 1, :length], time=time[row : row + 1, :length])
         parts.append(model.aux_loss * length)
     close(loss, sum(parts) / 11)
-    model(x, time=time, key_padding_mask=torch.ones_like(padding))
+    model(x[:1], time=time[:1], key_padding_mask=torch.ones_like(padding[:1]))
     assert model.aux_loss.item() == 0
 
 

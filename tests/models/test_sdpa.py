@@ -31,4 +31,4 @@ def test_sdpa_refuses_bad_input():
         nacre.create("sdpa", d_input=5, d_model=8, num_heads=3)
     model = nacre.create("sdpa", d_input=5, d_model=8, num_heads=2)
     with pytest.raises(ValueError, match="time must have shape"):
-        model(torch.randn(2, 6, 5), time=torch.rand(6))
+        model(torch.randn(2, 6, 5), time=torch.rand(5))

@@ -153,7 +153,7 @@ def prepare(
                 "keys are in the past of a query; give time and key_time, or as many keys as queries"
             )
         ascending("key_time", time_stamps("key_time", key_time, (key.shape[0], key.shape[1])), mask)
-        if not torch.compiler.is_compiling() and time.isnan().any():
+        if not values_are_hidden() and time.isnan().any():
             raise ValueError("time must be a number at every query of causal cross attention, got nan")
     key, key_time = blank_padding(key, key_time, mask, "key_time")
     value, _ = blank_padding(value, None, mask)
@@ -203,7 +203,7 @@ def blank_padding(
         return x, stamps
     padding_mask("key_padding_mask", mask, shape)
     # One empty sequence may be meant; many are a mask of what is valid.
-    if not torch.compiler.is_compiling() and len(mask) > 1 and bool(mask.all()):
+    if not values_are_hidden() and len(mask) > 1 and bool(mask.all()):
         warnings.warn(
             "key_padding_mask is True everywhere: all steps are padding, and the output is zeros; True means "
             "padding, so use ~key_padding_mask if it marks valid steps",

@@ -9,11 +9,14 @@ Blocks are made of a row's valid keys alone, so how far a row is padded, and whe
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nacre._util.checks import whole
+from nacre._util.tracing import values_are_hidden
 from nacre.layer.blocks import search_blocks
 from nacre.layer.config import NACConfig, Selection
 from nacre.layer.inputs import padding_mask
@@ -170,12 +173,12 @@ def _sqrt_topk(
     block_size: int | None,
     reach: int | None,
 ) -> tuple[Tensor, Tensor]:
-    search = _sqrt_op if torch.compiler.is_compiling() else search_blocks
+    search = _sqrt_op if values_are_hidden() else search_blocks
     return search(q, k, candidates.rank, candidates.seen, top_k, causal, block_size, reach)
 
 
 def _exact_topk(q: Tensor, k: Tensor, candidates: Candidates, top_k: int) -> tuple[Tensor, Tensor]:
-    search = _exact_op if torch.compiler.is_compiling() else _exact_search
+    search = _exact_op if values_are_hidden() else _exact_search
     return search(q, k, candidates.rank, candidates.seen, top_k)
 
 
@@ -198,8 +201,8 @@ def _exact_search(q: Tensor, k: Tensor, rank: Tensor, seen: Tensor, top_k: int) 
     return index, valid
 
 
-# No symbolic shape can follow how block and chunk sizes depend on the length, so a compiled or exported program
-# calls the search as one opaque operator with a known shape of the result.
+# No symbolic shape can follow how block and chunk sizes depend on the length, so a compiled or exported program, and
+# vmap, call the search as one opaque operator with a known shape of the result.
 _sqrt_op = torch.library.custom_op(
     "nacre::sqrt_topk",
     search_blocks,
@@ -224,6 +227,21 @@ def _empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
 
 _sqrt_op.register_fake(lambda q, k, rank, seen, top_k, *_: _empty_result(q, top_k))
 _exact_op.register_fake(lambda q, k, rank, seen, top_k: _empty_result(q, top_k))
+
+
+def _vmap_by_folding(op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:  # noqa: ANN401
+    """Rule of `torch.func.vmap`: its dimension is folded into that of the batch."""
+    size = info.batch_size
+    tensors = [
+        (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+        for x, dim in zip(args[:4], in_dims[:4], strict=True)
+    ]
+    index, valid = (x.unflatten(0, (size, -1)) for x in op(*tensors, *args[4:]))
+    return (index, valid), (0, 0)
+
+
+_sqrt_op.register_vmap(partial(_vmap_by_folding, _sqrt_op))
+_exact_op.register_vmap(partial(_vmap_by_folding, _exact_op))
 
 
 def _check_search(

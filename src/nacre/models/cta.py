@@ -22,6 +22,7 @@ from nacre.models._search_space import Real, Whole
         causal=False,
         cost="T S d² + T² S d",
         checked="torchdiffeq",
+        version=2,  # 2: solver steps of at most 5 units
     ),
     space={"hidden": Whole(16, 64, log=True), "unfolds": Whole(1, 4), "point_mass": Real(0.1, 10.0, log=True)},
 )

@@ -22,6 +22,7 @@ from nacre.models._search_space import Choice, Whole
         causal=True,
         cost="T S d²",
         checked="torch.nn.LSTMCell, torchdiffeq",
+        version=2,  # 2: solver steps of at most 5 units
     ),
     space={"solver": Choice((*SOLVERS,)), "unfolds": Whole(1, 6)},
 )
