@@ -1,4 +1,6 @@
-"""Shared by all tests: one seed, and single-threaded torch so that parallel workers do not fight."""
+"""Shared by all tests: one seed, single-threaded torch so that parallel workers do not fight, and Ctrl-C."""
+
+import signal
 
 import pytest
 import torch
@@ -10,6 +12,10 @@ from support.hypothesis import DEEP
 # A first example may import a package, or wait for the other worker: its time says nothing.
 settings.register_profile("nacre", deadline=None, max_examples=100 if DEEP else 20)
 settings.load_profile("nacre")
+
+# A shell without job control starts background commands with SIGINT ignored, and so would be what tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from nacre.bench import process, run
 from nacre.bench.run import Options
 from nacre.cli import app as commands
+from support.process import killed_at_end
 
 FAKE = (sys.executable, "-S", str(Path(__file__).parents[1] / "support" / "bench_worker.py"))
 
@@ -131,18 +132,19 @@ sys.argv = ["nacre", "bench", "--models", "x", "--lengths", "64", "--out", {str(
 cli.main()
 """
     log = tmp_path / "calls.txt"
-    running = subprocess.Popen(
+    started = subprocess.Popen(
         [sys.executable, "-c", code],
         env={**os.environ, "BENCH_TEST_LOG": str(log)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    while running.poll() is None and not (log.exists() and "sleeper" in log.read_text()):
-        time.sleep(0.05)
-    time.sleep(0.3)
-    running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=60)
+    with killed_at_end(started) as running:
+        while running.poll() is None and not (log.exists() and "sleeper" in log.read_text()):
+            time.sleep(0.05)
+        time.sleep(0.3)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     results = json.loads((tmp_path / "bench.json").read_text())["results"]
     assert [(r["model"], r["forward"]["state"]) for r in results] == [("good", "ok")]

@@ -25,14 +25,12 @@ from support.udacity_malformed import KINDS
 
 IMAGE = {"size": [66, 200], "conv": [[4, 5, 4], [6, 5, 4]], "tokens": "columns", "colours": "yuv"}
 
-# Ctrl-C is set by hand: a shell that starts tests in the background has them ignore it. The timeouts are long, so
-# that a slow machine fails no test.
+# The timeouts are long, so that a slow machine fails no test.
 COMMAND = """
-import functools, signal, sys
+import functools, sys
 from nacre.cli import main
 from nacre.drive.udacity import driver
 from nacre.drive.udacity.link import Timeouts
-signal.signal(signal.SIGINT, signal.default_int_handler)
 driver.ServerOptions = functools.partial(driver.ServerOptions, timeouts=Timeouts(telemetry=60.0, answer=60.0))
 sys.argv = ["nacre", "drive", "udacity", "run", "--port", "0"]
 main()

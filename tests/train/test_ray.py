@@ -22,6 +22,7 @@ from nacre.train.grid import run_grid
 from nacre.train.scale import ray_cluster, ray_grid
 from nacre.train.scale.options import Cluster, Executor, Scale
 from nacre.train.scale.ray_cluster import joined
+from support.process import killed_at_end
 from support.train import (
     MODEL,
     cell,
@@ -208,17 +209,18 @@ def test_ctrl_c_ends_with_130_and_the_next_run_ends_as_if_nothing_had_happened(t
     grid = tiny(tmp_path, steps=360)
     args = ["train", "tiny.toml", "-m", MODEL, "--profile", "quick", "--folds", "2", "--no-controls"]
     command = [sys.executable, "-m", "nacre", *args, "--executor", "ray", "--address", cluster]
-    process = subprocess.Popen(
+    started = subprocess.Popen(
         command, cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE, text=True
     )
     runs = [grid.out / "tiny" / MODEL / f"fold{fold}-seed0" for fold in range(2)]
     deadline = time.monotonic() + 120
-    while not all((run / "checkpoints/last.ckpt").exists() for run in runs):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with killed_at_end(started) as process:
+        while not all((run / "checkpoints/last.ckpt").exists() for run in runs):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, ""), errors
     assert not list(grid.out.rglob("result.json"))
     deadline = time.monotonic() + 30

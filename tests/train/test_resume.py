@@ -18,6 +18,7 @@ import torch
 from nacre.tasks.recipe import NetworkRecipe, Precision
 from nacre.train.run_cell import run_cell
 from support.callbacks import Break, Crash, crash
+from support.process import killed_at_end
 from support.train import (
     MODEL,
     TINY_TOML,
@@ -213,14 +214,15 @@ def stop_in_mid_training(directory, what):
     scratch = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE), "TMPDIR": str(directory / "scratch")}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "nacre", *map(str, ARGS)]
-    process = subprocess.Popen(command, env={**os.environ, **scratch}, start_new_session=True, **pipes)
+    started = subprocess.Popen(command, env={**os.environ, **scratch}, start_new_session=True, **pipes)
     log, deadline = directory / RUN / "log.csv", time.monotonic() + 120
-    while not (log.exists() and len(read_log(log.parent)) >= 2):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.killpg(process.pid, what)
-    _, errors = process.communicate(timeout=60)
+    with killed_at_end(started) as process:
+        while not (log.exists() and len(read_log(log.parent)) >= 2):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, what)
+        _, errors = process.communicate(timeout=60)
     assert not (directory / RUN / "result.json").exists()
     return process.returncode, errors
 

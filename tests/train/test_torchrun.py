@@ -17,6 +17,7 @@ from safetensors.torch import load
 
 from nacre.tasks.recipe import Precision, Profile
 from nacre.train.grid import Grid, run_grid
+from support.process import killed_at_end
 from support.train import (
     files_below,
     read_log,
@@ -132,14 +133,14 @@ def long_alone(tmp_path_factory):
 
 def stop(directory, what, *args):
     """Start, wait for two rounds, send a signal to all; gives the exit code and what was said."""
-    process = start(directory, *LONG, *args)
     deadline = time.monotonic() + 200
-    while not ((directory / RUN / "log.csv").exists() and len(read_log(directory / RUN)) >= 2):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.killpg(process.pid, what)
-    _, errors = process.communicate(timeout=100)
+    with killed_at_end(start(directory, *LONG, *args)) as process:
+        while not ((directory / RUN / "log.csv").exists() and len(read_log(directory / RUN)) >= 2):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, what)
+        _, errors = process.communicate(timeout=100)
     assert not (directory / RUN / "result.json").exists()
     assert (directory / RUN / "checkpoints/last.ckpt").exists()
     return process.returncode, errors
