@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,14 @@ def test_a_good_answer():
     assert cost == Cost("ok", "", seconds, seconds / 10, 3, 2.0, 101_000_000, 1_000_000)
 
 
-def test_a_sleeper_is_cut_off_with_all_its_children_and_what_came_is_kept():
-    cost, parameters = run_worker("sleeper", time_limit=1.0)
+def test_workers_that_do_not_end_are_cut_off_with_all_their_children_and_what_came_is_kept():
+    with ThreadPoolExecutor(2) as both:  # so that they are waited for at the same time
+        sleeper, late = both.map(lambda model: run_worker(model, time_limit=1.0), ("sleeper", "late"))
+    cost, parameters = sleeper
     assert (cost.state, cost.rounds, parameters) == ("out of time", 1, 10)
     assert cost.seconds == pytest.approx(1e-6 * 1000**1.5)
     assert cost.added_bytes == 1_000_000
+    assert (late[0].state, late[0].rounds) == ("ok", 3)  # it had done all its rounds
     for _ in range(100):
         if not survivors():
             break
@@ -73,11 +77,6 @@ def survivors():
         except OSError:
             pass
     return found
-
-
-def test_a_worker_that_did_all_its_rounds_is_ok_even_if_it_does_not_end():
-    cost, _ = run_worker("late", time_limit=1.0)
-    assert (cost.state, cost.rounds) == ("ok", 3)
 
 
 def test_other_ends():
@@ -148,6 +147,7 @@ def asked(monkeypatch):
     return asked
 
 
+@pytest.mark.slow
 def test_no_entry_ends_the_run(tmp_path):
     results = run(tmp_path, ["killed", "failing", "sleeper@step", "good"], time_limit=1.0)
     states = {model: (r.forward.state, r.step.state) for (model, _), r in results.items()}

@@ -147,16 +147,16 @@ def test_the_driver_is_asked_by_one_thread_whoever_connects():
 
 
 def test_a_simulator_that_falls_silent_is_told_of_once_and_gets_the_safe_command():
-    timeouts = Timeouts(telemetry=0.3)
+    timeouts = Timeouts(telemetry=0.1)
     with logged() as lines, running(timeouts=timeouts) as port, client(port) as one:
         assert one.read() == SAFE
         assert one.ask("2") == "3"  # a ping is no telemetry
-        time.sleep(0.7)
+        time.sleep(0.3)
         assert one.ask("2") == "3"  # and no second command came before it
-        assert sum("no telemetry for 0.3 s" in line for line in lines) == 1
+        assert sum("no telemetry for 0.1 s" in line for line in lines) == 1
         assert steering(one.ask(telemetry(FILE))) == LEAN
         assert one.read() == SAFE
-        assert sum("no telemetry for 0.3 s" in line for line in lines) == 2
+        assert sum("no telemetry for 0.1 s" in line for line in lines) == 2
 
 
 def test_a_client_that_does_not_even_ping_is_given_up():
@@ -254,7 +254,8 @@ def test_what_is_no_websocket_gets_a_short_plain_answer(port):
 def test_garbage_gets_no_answer_and_the_log_keeps_to_what_a_person_wants_to_know():
     with logged() as lines, running() as port:
         assert read_all(port, b"GARBAGE\r\n\r\n") == b""
-    assert lines == [
+    # A client of the test before may leave only now; one of this server would have a line "connected", too.
+    assert [line for line in lines if " disconnected: " not in line] == [
         f"INFO waiting for the simulator on 127.0.0.1 port {port}; start it in autonomous mode",
         f"WARNING the released simulators connect to port 4567 only, this is port {port}",
     ]

@@ -189,7 +189,7 @@ def source_of(folder):
 
 
 def test_who_waits_too_long_is_told_so_and_may_come_again(folder, gate, monkeypatch):
-    monkeypatch.setattr(view_lesions, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(view_lesions, "_TIMEOUT", 0.005)
     lesions, source, wanted = LesionQueue(), source_of(folder), (Lesion("inter", 0),)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(lesions.ask, source, 0, "nac", wanted)
