@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 .PHONY: setup demo test quick test-deep cover lint bench docs clean
+unexport PYTHONDONTWRITEBYTECODE  # pytest would rewrite all tests in every run, which takes seconds
 
 setup: $(INSTALLED)  ## Make .venv with nacre, all extras and the development tools.
 
@@ -40,3 +41,4 @@ docs: setup  ## Build the documentation into ./site/.
 
 clean:  ## Remove everything that the targets above made.
 	rm -rf .venv site nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage
+	find src tests tools docs examples -name __pycache__ -prune -exec rm -rf {} +
