@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ def run(*args):
     return CliRunner().invoke(commands.app, list(args), env={"COLUMNS": "120"})
 
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = "demo models bench tasks train tune table predict inspect view data study drive bearings"
 
 
@@ -73,6 +75,17 @@ def test_a_full_disk_is_one_line_too(monkeypatch, capsys):
 
 def test_ctrl_c_exits_with_130(monkeypatch):
     assert fail_with(monkeypatch, KeyboardInterrupt()) == 130
+
+
+def test_every_package_of_an_extra_is_missed_with_the_name_of_the_extra(monkeypatch, capsys):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {re.match(r"[\w-]+", one)[0] for one in wanted} for extra, wanted in extras.items()}
+    for extra in ("tune", "scale", "drive", "bearings", "view"):
+        for name in names[extra] - names["train"]:
+            module = {"pillow": "PIL"}.get(name, name.replace("-", "_"))
+            assert fail_with(monkeypatch, ModuleNotFoundError(name=f"{module}.part")) == 2
+            wanted = f"nacre: the package {module!r} is not installed; pip install 'nacre[train,{extra}]'\n"
+            assert capsys.readouterr().err == wanted
 
 
 # One process for all cases: importing torch takes longer than the commands.

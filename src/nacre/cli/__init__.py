@@ -5,7 +5,7 @@ from typing import NoReturn
 
 _DRIVING = ("gymnasium", "Box2D", "pygame", "captum", "imageio", "imageio_ffmpeg", "PIL", "websockets")
 _VIEWING = ("zarr", "starlette", "uvicorn")
-_EXTRAS = {"optuna": "train,tune", "ray": "train,scale"}  # others: train
+_EXTRAS = {"optuna": "train,tune", "ray": "train,scale", "pyarrow": "train,bearings"}  # others: train
 _EXTRAS |= dict.fromkeys(_DRIVING, "train,drive") | dict.fromkeys(_VIEWING, "train,view")
 
 
