@@ -105,6 +105,7 @@ def test_printed_tasks_are_all_there(capsys, monkeypatch):
     assert any(
         "convolution 64@5, convolution 64@3, layer of width 32 with 4 heads, dense 32" in line for line in lines
     )
+    assert any("split by group, or by time where groups are few; " in line for line in lines)  # "auto"
 
 
 # --- a file of your own -------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ def test_a_wide_console_shows_everything(grid, monkeypatch, capsys):
     assert text.index("controls") < text.index("persistence")
     assert text.index("linear-attention") < text.index("controls")
     assert "0.0500 ± 0.0000" in line_of(text, "persistence")
+    assert "seconds: mean of a run" in " ".join(text.split())
 
 
 def test_a_console_of_80_columns_shows_whole_cells(grid, monkeypatch, capsys):
@@ -66,6 +67,8 @@ def test_a_console_of_80_columns_shows_whole_cells(grid, monkeypatch, capsys):
     assert line_of(text, "sdpa") == "sdpa 0.0408±0.0007 5/5 2 +0.0100 worse 1,234,567 0.0353"
     assert "p<0.001" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert "seconds" not in text  # there is no such column
+    assert "size: parameters" in text
 
 
 def test_the_best_value_is_bold_on_the_console(grid):

@@ -1,4 +1,4 @@
-"""`nacre tasks`: what there is to learn."""
+"""`nacre tasks`: list tasks and controls."""
 
 from rich.console import Console
 
@@ -31,4 +31,5 @@ def _details(recipe: Recipe) -> str:
     convolutions = [f"convolution {filters}@{kernel}" for filters, kernel, _ in layers]
     parts = [*convolutions, f"layer of width {network.d_model} with {network.num_heads} heads"]
     parts += [f"dense {width}" for width in network.dense]
-    return f"{recipe.split.folds} folds, split by {recipe.split.by}; {', '.join(parts)}"
+    by = "group, or by time where groups are few" if recipe.split.by == "auto" else recipe.split.by
+    return f"{recipe.split.folds} folds, split by {by}; {', '.join(parts)}"

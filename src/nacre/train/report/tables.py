@@ -21,15 +21,14 @@ from nacre.train.report.results import find_results
 MISSING = "–"  # noqa: RUF001  a dash
 _LEVEL = 0.05  # of significance
 _WIDE = 110  # columns of a console that has room for the spread of the paper's metrics
-CAPTION = (
+_CAPTION = (
     "± sample standard deviation over folds. rank: without controls, diverged models and those that lack folds. "
     f"vs {REFERENCE}: mean difference over common folds and seeds; p: two-sided corrected resampled t-test "
     f"(Nadeau and Bengio), with Holm's correction for the number of models; unclear: p of {_LEVEL} or more. "
-    "Where all folds are scored on one test part (splits by time, official ones), p speaks of other training "
-    "parts, not of other test data. seconds: mean of a run. "
-    "reported: the paper's metric, of other splits and budgets."
+    "Where all folds are scored on one test part (splits by time, official ones), p is about other training "
+    "parts, not about other test data. {cost}. reported: the paper's metric, of other splits and budgets."
 )
-
+_SECONDS, _SIZE = "seconds: mean of a run", "size: parameters"
 
 _CSV = (
     *("model", "control", "mean", "std", "diverged", "runs", "folds", "of", "rank"),
@@ -54,10 +53,11 @@ def print_table(directory: str | os.PathLike[str], *, task: str | None = None) -
     """Print a table for each block of comparable runs under a directory; with a task, only of this one."""
     found = find_results(directory, task)
     console = Console(highlight=False)
+    wide = console.width >= _WIDE
     blocks = blocks_of(found.results)
     for block in blocks:
-        console.print(_rich(block, wide=console.width >= _WIDE))
-    console.print(CAPTION, style="dim")
+        console.print(_rich(block, wide=wide))
+    console.print(_CAPTION.format(cost=_SECONDS if wide else _SIZE), style="dim")
     for line in (*_repeated(blocks), *found.damaged):
         console.print(line, style="yellow", markup=False, soft_wrap=True)
 
@@ -68,7 +68,7 @@ def markdown_table(directory: str | os.PathLike[str], *, task: str | None = None
     blocks = blocks_of(found.results)
     parts = [part for block in blocks for part in (f"**{heading(block.setting)}**", _markdown(block))]
     notes = [f"- {line}" for line in (*_repeated(blocks), *found.damaged)]
-    return "\n\n".join([*parts, CAPTION, *(["\n".join(notes)] if notes else [])]) + "\n"
+    return "\n\n".join([*parts, _CAPTION.format(cost=_SECONDS), *(["\n".join(notes)] if notes else [])]) + "\n"
 
 
 def csv_table(directory: str | os.PathLike[str], *, task: str | None = None) -> str:
