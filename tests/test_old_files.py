@@ -77,6 +77,6 @@ def test_cells_that_are_done_are_not_trained_again(old, monkeypatch, capsys):
     assert len(results) == 2
     said = capsys.readouterr()
     assert "tiny, cfc-ncp, fold 1 of 3 is done" in said.out
-    assert "was made in another way" in said.err  # NAC has a second version since
+    assert "was made with other settings" in said.err  # NAC has a second version since
     assert said.err.count("fold 1 of 3") == 1
     assert all(path.read_bytes() == data for path, data in results.items())

@@ -176,7 +176,7 @@ def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_k
     assert run_grid(tiny) == []
     assert f"tiny, {MODEL}, fold 1 of 3 is done" in capsys.readouterr().out
     for change in ({"profile": Profile.PAPER}, {"precision": Precision.FLOAT64}):
-        with pytest.raises(ValueError, match=rf"{result} was made in another way \(profile 'quick'.*--out"):
+        with pytest.raises(ValueError, match=rf"{result} was made with other settings \(profile 'quick'.*--out"):
             run_grid(replace(tiny, **change))
     newer = replace(nacre.model_info(MODEL), version=99)
     with monkeypatch.context() as patch:

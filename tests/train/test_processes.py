@@ -30,7 +30,7 @@ from support.train import (
 
 
 class Fake(WorkerGroup):
-    """One of several processes that has nobody to talk to."""
+    """One of several processes, without the others."""
 
     def __init__(self, rank, size):
         self.rank, self.processes = rank, Processes(size)

@@ -9,7 +9,7 @@ from nacre.cli.options import DataDir, Host
 from nacre.inspect.options import FigureKind, What
 
 _Samples = Annotated[int, Option(help="Sequences or drives to record, if there is no recording yet.", min=1)]
-_Again = Annotated[bool, Option("--again", help="Record anew.")]
+_Again = Annotated[bool, Option("--again", help="Record again, even if there is a recording.")]
 
 
 def inspect(
@@ -29,11 +29,11 @@ def inspect(
         int | None, Option(help="Step of circuit and attention.", min=0, show_default="the middle, or none")
     ] = None,
     what: Annotated[
-        What, Option(help="Hold neurons against the true answers, or those of the model.")
+        What, Option(help="Compare neurons with the true answers, or with those of the model.")
     ] = What.TRUTH,
     output: Annotated[
         str | None,
-        Option(help="Of several numbers, the one whose thirds are the labels.", show_default="the first"),
+        Option(help="Which output, cut into low, middle and high, gives the labels.", show_default="the first"),
     ] = None,
     permutations: Annotated[int, Option(help="Permutations of the control of tuning.", min=19)] = 200,
     steps: Annotated[

@@ -7,7 +7,7 @@ from typer import Option
 
 DataDir = Annotated[Path | None, Option(help="Where data files are.", show_default="$NACRE_DATA, then the cache")]
 Results = Annotated[Path, Option(help="Where results go.")]
-Jobs = Annotated[int | None, Option(help="Processes at once.", min=1, show_default="one a processor")]
+Jobs = Annotated[int | None, Option(help="Processes at once.", min=1, show_default="one for each CPU")]
 Host = Annotated[str, Option(help="Address; the default is reached from this machine only.")]
 
 # Of recordings of bearings.

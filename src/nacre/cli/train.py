@@ -40,7 +40,7 @@ def train(
     executor: Annotated[Executor, _scale(help="serial: cell after cell; ray: many at once.")] = Executor.SERIAL,
     address: Annotated[
         str | None,
-        _scale(help="Ray cluster: host:port, auto or ray://host:port.", show_default="one of this machine's CPUs"),
+        _scale(help="Ray cluster: host:port, auto or ray://host:port.", show_default="one on this machine"),
     ] = None,
     cpus: Annotated[int, _scale(help="CPUs of each cell on Ray.", min=1)] = 1,
     gpus: Annotated[float, _scale(help="GPUs of each cell on Ray, or a share.", min=0, max=1)] = 0.0,

@@ -55,7 +55,7 @@ class Cell:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def is_done(self) -> bool:
-        """Whether the result is there; raises ValueError if there is one that was made in another way."""
+        """Whether the result is there; raises ValueError if there is one of other settings."""
         path = self.directory / RESULT
         if not path.exists():
             return False
@@ -66,7 +66,7 @@ class Cell:
             raise ValueError(f"{path} is damaged; delete {self.directory} and run again") from None
         if not same:
             raise ValueError(
-                f"{path} was made in another way (profile {profile!r}; recipe, data, folds or version of the "
+                f"{path} was made with other settings (profile {profile!r}; recipe, data, folds or version of the "
                 "model may differ); give another --out, or delete it to run anew"
             )
         return True

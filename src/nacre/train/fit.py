@@ -81,7 +81,7 @@ def fit(
     """
     checkpoints = directory / "checkpoints"
     train, valid = _loaders(data, split, recipe, budget, seed)
-    # Two, because save_last of one would write only where the best is written.
+    # Two callbacks: `save_last` of a single one would write only when the best is written.
     best, last = (
         ModelCheckpoint(
             checkpoints, name, monitor=monitor, enable_version_counter=False, save_on_train_epoch_end=True
@@ -89,7 +89,7 @@ def fit(
         for name, monitor in (("best", VALID_LOSS), ("last", None))
     )
     if precision is Precision.FLOAT64:
-        network.double()  # before Lightning would, which reads a checkpoint, or spreads weights, earlier
+        network.double()  # Lightning converts only after it has loaded a checkpoint or broadcast weights
     stale, log = StopWhenStale(budget.patience), CsvLog(directory / "log.csv")
     with _quiet():
         trainer = L.Trainer(

@@ -78,7 +78,7 @@ class GridReport:
         self.console.print(f"[red]failed[/] {self.failures[-1]}", highlight=False)
 
     def note(self, text: str) -> None:
-        """Print something of less weight."""
+        """Print a minor message."""
         self.console.print(text, style="dim", highlight=False)
 
     def finish(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 VALID_LOSS = "valid_loss"
 TRAIN_LOSS = "train_loss"
-_APART = 0x9E3779B1  # between the seeds of processes, of whose bits a CPU's generator takes the lowest 32
+_APART = 0x9E3779B1  # distance of the seeds of processes; a CPU's generator uses the lowest 32 bits
 
 
 class Training(L.LightningModule):

@@ -83,7 +83,7 @@ _ETTM1 = SourceFile(
 _JENA = SourceFile(
     "jena_climate_2009_2016.csv",
     "jena",
-    None,  # nobody publishes one that we know of
+    None,  # no published checksum is known
     "https://storage.googleapis.com/tensorflow/tf-keras-datasets/jena_climate_2009_2016.csv.zip",
 )
 _JENA_2020 = SourceFile(

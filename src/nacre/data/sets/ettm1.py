@@ -23,7 +23,7 @@ def load_ettm1(data_dir: Path | None = None, lookback: int = 48, horizon: int = 
 
     Raises:
         FileNotFoundError: If the file is neither found nor fetched.
-        ValueError: If it is damaged, or has holes.
+        ValueError: If it is damaged, or has gaps.
     """
     source = obtain("ettm1", data_dir)
     arrays = cached(_READER, source, _parse)

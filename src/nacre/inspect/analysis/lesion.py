@@ -108,7 +108,7 @@ def _silence_backbone(layer: NAC, lesion: Lesion) -> None:
         source, target = table.index // neurons, table.index % neurons
         silent = torch.isin(source, torch.tensor(ids)) | torch.isin(target, torch.tensor(ids))
         _zero(table.weight, heads, silent)
-    # Nothing reaches the neuron, so that its state in a trace is that of rest, too.
+    # No input reaches the neuron, so that a trace shows its resting state, too.
     feeds = weights.input_weight
     _zero(feeds.weight, heads, torch.isin(feeds.index % feeds.shape[1], torch.tensor(ids)))
     if weights.bias is not None:

@@ -1,4 +1,4 @@
-"""Augmentations: training batches are changed at random, so that a network meets more than was recorded."""
+"""Augmentations: training batches are changed at random, so that a network sees more than was recorded."""
 
 from collections.abc import Callable
 from typing import NamedTuple

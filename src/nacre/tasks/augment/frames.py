@@ -19,9 +19,9 @@ _OTHER_SIDE = {"left": "right", "right": "left"}
 def augment_frames(data: Dataset, index: Tensor, generator: Generator) -> Batch:
     """Windows [B] of frames as `load_carracing` gives them, and their actions; a window is changed as a whole.
 
-    Half of the windows are mirrored: roads of CarRacing lead to the left all in all, and a driver should know the
-    right as well. Half get other colours by exchanging and inverting red, green and blue. Colours that are uniform
-    from 0 to 210, as the environment draws them, stay so.
+    Half of the windows are mirrored: tracks of CarRacing turn left more than right, and a driver must know both.
+    Half get other colours by exchanging and inverting red, green and blue. Colours that are uniform from 0 to 210,
+    as the environment draws them, stay so.
     """
     batch, count = data.batch(index), len(index)
     mirror = torch.rand(count, generator=generator) < MIRRORED

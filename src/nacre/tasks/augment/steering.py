@@ -12,10 +12,10 @@ from nacre.data.dataset import Batch, Dataset, Kind
 from nacre.data.sets.udacity_images import BOTTOM, HEIGHT, TOP, WIDTH
 
 SHARE = 0.6  # of the images that are changed
-CAMERA_STEERING = (0.0, 0.2, -0.2)  # what brings the car back from where the centre, left, right camera is
-PIXEL_STEERING = 0.002  # what makes up for a shift by one pixel
+CAMERA_STEERING = (0.0, 0.2, -0.2)  # added to the label of the centre, left, right camera: back to the centre
+PIXEL_STEERING = 0.002  # added to the label for each pixel of a shift to the right
 SHIFT = (50.0, 5.0)  # pixels to the side, and up or down, at most
-SHADOW = (0.2, 0.5)  # what is left of the light
+SHADOW = (0.2, 0.5)  # range of the brightness factor in a shadow
 BRIGHTNESS = (0.8, 1.2)
 
 
@@ -28,7 +28,7 @@ class Draws:
     shift: Tensor  # [B, 2] to the right and down
     shadow: Tensor  # [B, 2] where the edge of the shadow crosses the top and the bottom of the image
     side: Tensor  # [B] bool, whether the shadow is to the right of its edge
-    light: Tensor  # [B] what is left of the light in the shadow
+    light: Tensor  # [B] brightness factor in the shadow
     brightness: Tensor  # [B] factor of all pixels
 
     def of(self, which: Tensor) -> Draws:
@@ -94,7 +94,7 @@ def shifted(pixels: Tensor, shift: Tensor) -> Tensor:
 
 
 def shade(size: torch.Size, draws: Draws) -> Tensor:
-    """[b, 1, height, width] what is left of the light: less of it on one side of a line from top to bottom."""
+    """[b, 1, height, width] brightness factor: lower on one side of a line from top to bottom."""
     high, wide = size
     rows = TOP + (torch.arange(high) + 0.5) * (BOTTOM - TOP) / high  # [height] recorded pixels from the top
     down = rows / HEIGHT  # from 0, top, to 1, bottom

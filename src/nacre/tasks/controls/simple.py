@@ -21,7 +21,7 @@ class Majority(Control):
     name = "majority"
     summary = "most frequent training class"
     kinds = frozenset({Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION})
-    _scores: Tensor  # [C], 1 for the winner: nobody else has to break a tie
+    _scores: Tensor  # [C], 1 for the chosen class, so that there are no ties
 
     def _fit(self, data: Dataset, train: Tensor) -> None:
         counts = data.answers(train).bincount(minlength=len(data.classes)).tolist()

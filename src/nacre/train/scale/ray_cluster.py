@@ -1,7 +1,7 @@
-"""Join a Ray cluster, or start one on this machine, without noise and without hanging. Needs ray.
+"""Join a Ray cluster, or start one on this machine, without Ray's log and with timeouts. Needs ray.
 
 `python -m nacre.train.scale.ray_cluster ADDRESS` is the probe: can a cluster be joined there? Ray itself waits for
-minutes where something answers that is not Ray, and fills the screen meanwhile.
+minutes where something answers that is not Ray, and logs all the while.
 """
 
 import logging
@@ -19,13 +19,13 @@ CONNECT = 5.0  # seconds for an address to answer
 READY = "ready"  # the probe has imported Ray, which may take long, and its timeout starts
 TIMEOUT = 15.0  # seconds for the probe to join
 _CLIENT = "ray://"
-_STORE = 100 * 2**20  # bytes for objects on this machine: only results travel
+_STORE = 100 * 2**20  # bytes of the object store on this machine: only results are sent
 _LOCKED = "InvalidAuthToken"  # among what Ray writes when a cluster asks for a token
 
 
 @contextmanager
 def joined(cluster: Cluster) -> Iterator[None]:
-    """Be part of a cluster. One that was started for it on this machine ends with it.
+    """Context in which this process is connected to a cluster; one that it started on this machine ends with it.
 
     Raises:
         ValueError: If there is no cluster at the address, or none that can run a single cell.

@@ -101,11 +101,11 @@ class _Queue:
         self.running: dict[Any, tuple[Cell, int]] = {}  # and how often its process died
 
     def submit(self, cell: Cell, deaths: int = 0) -> None:
-        """Hand a cell over."""
+        """Submit a cell to Ray."""
         self.running[self._run.remote(job_of(cell), self._setup)] = cell, deaths
 
     def finished(self, report: GridReport) -> list[tuple[Cell, CellOutcome]]:
-        """Those that have ended within the next second; those whose process died are tried again."""
+        """Cells that end within the next second; those whose process died are submitted again."""
         ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=1.0)
         ended = []
         for reference in ready:

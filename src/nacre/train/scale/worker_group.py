@@ -18,7 +18,7 @@ _LATE = timedelta(seconds=60)  # for the others to reach the barrier after a ste
 
 
 class WorkerGroup:
-    """The group of one process, which has nobody to talk to."""
+    """A group of one process: nothing has to be communicated."""
 
     rank = 0  # of this process
     processes = Processes()
@@ -49,7 +49,7 @@ class WorkerGroup:
 
     @contextmanager
     def in_step(self) -> Iterator[None]:
-        """Around work that all do together: an error of one of them is an error of all."""
+        """Context of work that all processes do together: an error of one of them is an error of all."""
         yield
 
 
@@ -82,7 +82,7 @@ class DistributedGroup(WorkerGroup):
 
     @contextmanager
     def in_step(self) -> Iterator[None]:
-        """Around work that all do together: an error of one of them is an error of all.
+        """Context of work that all processes do together: an error of one of them is an error of all.
 
         Raises:
             RuntimeError: With what went wrong in each process, if it did in any.

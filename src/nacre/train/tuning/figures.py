@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial
 from nacre._util.plotting import COLOURS, TEXT, TITLE, legend_below, open_frame, png
 from nacre.train.tuning.storage import TrialOutcome, finished, loss_of, outcome, quietly
 
-_FEWEST = 4  # finished trials for a word on importance
+_FEWEST = 4  # finished trials for which importance is computed, at least
 _SLICES = 6  # panels of values, the most important first
 _GOOD, _OTHER = COLOURS[1], COLOURS[0]
 

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-_BEAT, _GRACE = 15, 60  # seconds between signs of life of a trial, and without one until it counts as dead
+_BEAT, _GRACE = 15, 60  # seconds between heartbeats of a trial, and without one until it counts as interrupted
 _CONNECT = 10  # seconds that a server has to answer
 _OPENINGS = 3  # attempts to make the tables of an empty database, which others may be making, too
 _MARK = "nacre"  # what a study searches, among its user attributes

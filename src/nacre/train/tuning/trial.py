@@ -33,7 +33,7 @@ class Pruned(Exception):
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a recipe."""
+    """Result of a trial."""
 
     value: float  # best validation loss of a fold, in the mean over folds
     parameters: int  # of the network
@@ -74,7 +74,7 @@ class SearchContext:
 
 
 def try_recipe(context: SearchContext, recipe: Recipe, on_round: OnRound) -> Tried:
-    """Train a recipe fold by fold, or read what became of it.
+    """Train a recipe fold by fold, or read the result if it is there.
 
     After each round of the first fold `on_round` gets its number, from 1 on, and its validation loss, and returns
     whether to stop.

@@ -169,7 +169,7 @@ class _Objective:
 
 
 class _NoLoss(Exception):
-    """Nothing is known about how bad a loss can be."""
+    """No trial has a loss yet that a failed one could be given."""
 
 
 def _suggest(trial: optuna.Trial, name: str, dimension: Dimension) -> float | int | str | bool:
