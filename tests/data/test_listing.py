@@ -80,7 +80,8 @@ def test_checking_prints_what_a_data_set_holds(jena, capsys):
     out = capsys.readouterr().out
     digest = hashlib.sha256((jena / "jena_climate_2009_2016.csv").read_bytes()).hexdigest()
     parts = ["official 2009-2016 (checksum not known", "29 sequences of 48 to 48 steps, mean 48.0"]
-    parts += ["100 rows of 14: p (mbar), T (degC)", "groups: 1, jena to jena", "T+1 to T+24", digest]
+    parts += ["100 rows of 14: p (mbar), T (degC)", "groups: 1, jena to jena", digest]
+    parts += ["numbers asked for: 24, T+1 to T+24"]
     for part in parts:
         assert part in out
 
@@ -93,6 +94,11 @@ def test_checking_prints_classes_and_notes(monkeypatch, capsys):
     assert "2 classes: a, b" in out
     assert "official test part: 3 sequences" in out
     assert "note: something [odd]" in out
+
+
+def test_checking_names_a_few_numbers_one_by_one(capsys):
+    listing.check_data(["spiral"])
+    assert "numbers asked for: 2, x, y" in capsys.readouterr().out
 
 
 def test_checking_goes_on_after_a_failure_and_lists_all(jena, capsys, no_network):

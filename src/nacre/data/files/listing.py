@@ -109,7 +109,8 @@ def _describe(data: Dataset) -> list[str]:
     if data.classes:
         lines.append(f"  {len(data.classes)} classes: {', '.join(data.classes)}")
     else:
-        lines.append(f"  {len(data.targets)} numbers asked: {data.targets[0]} to {data.targets[-1]}")
+        names = data.targets if len(data.targets) < 4 else (f"{data.targets[0]} to {data.targets[-1]}",)
+        lines.append(f"  numbers asked for: {len(data.targets)}, {', '.join(names)}")
     if data.test is not None:
         lines.append(f"  official test part: {int(data.test.sum()):,} sequences")
     lines += [f"  sha256 of {file}: {digest}" for file, digest in data.files.items()]
