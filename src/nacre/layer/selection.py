@@ -201,8 +201,8 @@ def _exact_search(q: Tensor, k: Tensor, rank: Tensor, seen: Tensor, top_k: int) 
     return index, valid
 
 
-# No symbolic shape can follow how block and chunk sizes depend on the length, so torch.compile, torch.export and vmap
-# call the search as one opaque operator with a known shape of the result.
+# No symbolic shape can follow how block and chunk sizes depend on the length, so torch.compile, torch.export and
+# vmap call the search as one opaque operator with a known shape of the result.
 _sqrt_op = torch.library.custom_op(
     "nacre::sqrt_topk",
     search_blocks,
