@@ -2,26 +2,32 @@
 
 A saved model is a directory with `model.json` and the weights file it names. The weights are written first, and
 `model.json` is replaced last: a directory always holds one complete model, the old one or the new.
+
+Files may come from anywhere. `load` therefore makes the module within a budget that follows from the number of
+weights, and reads these only if their names, shapes and types are those of the module.
 """
 
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from nacre._util.files import write_atomic
+from nacre._util.budget import at_most
+from nacre._util.files import read_object, write_atomic
+from nacre._util.tensors import EXTRA_STATE, compare, first_nonfinite, has_fractions, type_of
 from nacre._version import __version__
 
 FORMAT = 1
 _HEADER = "model.json"
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
-
+_FIELDS = {"format": int, "kind": str, "weights": str, "sha256": str, "config": dict}
 
 _KINDS: dict[str, Any] = {}  # classes by name
 _Class = TypeVar("_Class", bound=type)
@@ -51,74 +57,163 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
     """
     from safetensors.torch import save as to_bytes  # keeps `import nacre` light
 
-    kinds = [kind for kind, cls in _KINDS.items() if type(model) is cls]
-    if not kinds:
-        raise TypeError(f"cannot save a {type(model).__name__}; nacre saves {', '.join(sorted(_KINDS))}")
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    weights = to_bytes({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()})
+    kind = _kind_of(model)
+    state = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+    weights = to_bytes(state)
     digest = hashlib.sha256(weights).hexdigest()
     name = f"weights-{digest[:16]}.safetensors"
     header = {
         "format": FORMAT,
         "nacre": __version__,
         "torch": torch.__version__,
-        "kind": kinds[0],
+        "kind": kind,
         "weights": name,
         "sha256": digest,
-        "config": _KINDS[kinds[0]].to_config(model),
+        "config": _KINDS[kind].to_config(model),
     }
+    types = {name: type_of(t) for name, t in state.items() if has_fractions(t)}
+    if len(set(types.values())) > 1:  # otherwise `load` expects one type
+        header["types"] = types
+    text = json.dumps(header, indent=1).encode()
+    directory = Path(directory)
+    _check_length(directory / _HEADER, len(text), len(weights))
+    directory.mkdir(parents=True, exist_ok=True)
     write_atomic(directory / name, weights)
-    write_atomic(directory / _HEADER, json.dumps(header, indent=1).encode())
+    write_atomic(directory / _HEADER, text)
     for old in directory.iterdir():
         if _WEIGHTS.fullmatch(old.name) and old.name != name:
             old.unlink()
     return directory
 
 
-def load(directory: str | os.PathLike[str]) -> nn.Module:
-    """Load what `save` wrote, onto the CPU and, like any new module, in training mode.
+def _kind_of(model: nn.Module) -> str:
+    for kind, cls in _KINDS.items():
+        if type(model) is cls:
+            return kind
+    name = type(model).__name__
+    for part in ("module", "_orig_mod"):  # of DataParallel and its like, and of torch.compile
+        if type(getattr(model, part, None)) in _KINDS.values():
+            raise TypeError(f"cannot save a {name}; save what it wraps: nacre.save(model.{part}, ...)")
+    raise TypeError(
+        f"cannot save a {name}: nacre.save knows {', '.join(sorted(_KINDS))}, and no classes derived from them; "
+        "save the tensors of model.state_dict() with safetensors or torch.save, or mark the class with "
+        "@nacre.io.saveable"
+    )
+
+
+def load(directory: str | os.PathLike[str], *, allow_nonfinite: bool = False) -> nn.Module:
+    """Load what `save` wrote, onto the CPU, in the types it was saved in and in evaluation mode.
+
+    To train it further, call `.train()` on it. No random numbers are drawn.
+
+    Args:
+        directory: What `save` wrote, or the directory of a run, whose network is loaded.
+        allow_nonfinite: Whether to accept weights that are NaN or infinite.
 
     Raises:
-        FileNotFoundError: If the directory holds no saved model.
-        ValueError: If the files are damaged, or were written by a newer version.
-    """
-    from safetensors.torch import load as from_bytes
+        OSError: If there is no saved model (`FileNotFoundError`), or a file cannot be read.
+        ValueError: If the files are damaged, contradict each other, or were written by a newer version. Nothing
+            much larger than the files is made before that is known.
 
-    directory = Path(directory)
-    header = _header(directory)
+    Example:
+        >>> path = save(NAC(8, 2), tmp / "layer")
+        >>> load(path).training
+        False
+    """
+    from safetensors import safe_open
+
+    directory = _find(Path(directory))
+    header = _read_header(directory)
     path = directory / header["weights"]
     if not path.is_file():
         raise ValueError(f"{path} is missing; the saved model is incomplete, copy the whole directory again")
-    weights = path.read_bytes()
-    if hashlib.sha256(weights).hexdigest() != header["sha256"]:
-        raise ValueError(f"{path} is damaged ({len(weights)} bytes, checksum differs); copy it again")
-    try:
-        tensors = from_bytes(weights)
-        model = _KINDS[header["kind"]].from_config(header["config"])
-        model.load_state_dict(tensors, assign=True)  # assign: keep the saved dtypes
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{directory / _HEADER} does not describe its weights: {error}") from error
-    return model
-
-
-def _header(directory: Path) -> dict[str, Any]:
-    path = directory / _HEADER
-    if not path.is_file():
-        raise FileNotFoundError(f"no saved model in {directory}: {_HEADER} is missing")
-    try:
-        header = json.loads(path.read_bytes())
-        version, kind = header["format"], header["kind"]
-        weights, _, _ = header["weights"], header["sha256"], header["config"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error!r}") from None
-    if version != FORMAT:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != header["sha256"]:
+        raise ValueError(f"{path} is damaged ({path.stat().st_size:,} bytes, checksum differs); copy it again")
+    with _as_value_error(f"{path} is damaged, it holds no tensors"):
+        file = safe_open(path, "pt")
+    with file, _as_value_error(f"{directory / _HEADER} does not describe its weights"):
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  mapped, not read
+        model = _module(header, tensors)
+        model.load_state_dict({name: t.clone() for name, t in tensors.items()}, assign=True)
+    if not allow_nonfinite and (name := first_nonfinite(model.state_dict())):
         raise ValueError(
-            f"{path} has format {version!r}, this nacre {__version__} reads format {FORMAT}; "
+            f"{path} has numbers in {name} that are not finite: training may have diverged; "
+            "nacre.load(..., allow_nonfinite=True) takes them"
+        )
+    return model.eval()
+
+
+def _find(directory: Path) -> Path:
+    """The directory with the header: this one, or `model` in it."""
+    for place in (directory, directory / "model"):
+        if (place / _HEADER).is_file():
+            return place
+    if not directory.exists():
+        raise FileNotFoundError(f"{directory} does not exist")
+    if not directory.is_dir():
+        raise NotADirectoryError(f"{directory} is a file; nacre.load wants the directory that nacre.save wrote")
+    if (directory / "result.json").is_file():
+        raise FileNotFoundError(f"{directory} is a run without a model: controls have none to load")
+    raise FileNotFoundError(
+        f"no saved model in {directory}: neither {_HEADER} nor, as in a run, model/{_HEADER} is there"
+    )
+
+
+def _read_header(directory: Path) -> dict[str, Any]:
+    path = directory / _HEADER
+    weights = sum(p.stat().st_size for p in directory.glob("weights-*.safetensors"))
+    _check_length(path, path.stat().st_size, weights)
+    header = read_object(path)
+    if missing := [name for name in _FIELDS if name not in header]:
+        raise ValueError(f"{path} is damaged: it lacks {', '.join(missing)}")
+    if header["format"] != FORMAT:
+        raise ValueError(
+            f"{path} has format {header['format']!r}, this nacre {__version__} reads format {FORMAT}; "
             f"it was written by nacre {header.get('nacre')}, use that version or a newer one"
         )
-    if kind not in _KINDS:
-        raise ValueError(f"{path} holds a {kind!r}; this nacre {__version__} knows {', '.join(sorted(_KINDS))}")
-    if not isinstance(weights, str) or not _WEIGHTS.fullmatch(weights):
-        raise ValueError(f"{path} names {weights!r} as its weights, which is no file name that nacre writes")
+    for name, wanted in _FIELDS.items():
+        if type(header[name]) is not wanted:
+            raise ValueError(f"{path} is damaged: {name} must be a {wanted.__name__}, got {header[name]!r:.100}")
+    if header["kind"] not in _KINDS:
+        known = ", ".join(sorted(_KINDS))
+        raise ValueError(f"{path} holds a {header['kind']!r}; this nacre {__version__} knows {known}")
+    if not _WEIGHTS.fullmatch(header["weights"]):
+        raise ValueError(f"{path} names {header['weights']!r} as its weights, which is no file name of nacre's")
     return header
+
+
+def _check_length(path: Path, header: int, weights: int) -> None:
+    # A wiring is written as a letter for each possible synapse, of which a twentieth have weights of a few bytes.
+    if header > 2**24 + 16 * weights:
+        raise ValueError(f"{path} has {header:,} bytes, too many to describe weights of {weights:,} bytes")
+
+
+def _module(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
+    """The module that a header describes, if these tensors fit it; its own weights are arbitrary.
+
+    Fingerprints that old files lack are added to the tensors.
+    """
+    # Far above what a module with these tensors takes while it is made, and far below gigabytes beside small ones.
+    limit = 2**18 + 8 * sum(t.numel() for t in tensors.values()) + 5000 * len(tensors)
+    with at_most(limit), torch.random.fork_rng(devices=[]):
+        model = _KINDS[header["kind"]].from_config(header["config"])
+    expected = model.state_dict()
+    if not any(name.endswith(EXTRA_STATE) for name in tensors):
+        tensors |= {name: t for name, t in expected.items() if name.endswith(EXTRA_STATE)}
+    compare(expected, tensors, header.get("types"))
+    types = {t.dtype for t in tensors.values() if has_fractions(t)}
+    return model.to(types.pop()) if len(types) == 1 else model  # with the constants, which are not saved
+
+
+@contextmanager
+def _as_value_error(message: str) -> Iterator[None]:
+    """What a constructor, or a reader, raises because of what a file says."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        text = error if isinstance(error, TypeError | ValueError | RuntimeError) else repr(error)
+        raise ValueError(f"{message}: {text}") from error

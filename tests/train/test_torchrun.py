@@ -82,7 +82,7 @@ def assert_agree(run, other):
     for part in ("metrics", "valid"):
         assert one[part] == pytest.approx(two[part], rel=1e-8)
     assert read_log(run) == [pytest.approx(row, rel=1e-8) for row in read_log(other)]
-    nets = [load(weights_of(path)) for path in (run, other)]  # as they are; `nacre.load` makes them float32
+    nets = [load(weights_of(path)) for path in (run, other)]
     assert nets[0].keys() == nets[1].keys()
     assert any(value.dtype == torch.float64 for value in nets[0].values())
     for name, value in nets[0].items():

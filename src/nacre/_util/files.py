@@ -1,8 +1,10 @@
-"""Atomic writes, and the cache folder."""
+"""Atomic writes, JSON of others, and the cache folder."""
 
+import json
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 
 def write_atomic(path: Path, data: bytes) -> Path:
@@ -18,6 +20,24 @@ def write_atomic(path: Path, data: bytes) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, or ValueError: also where names occur twice or values are nested too deeply."""
+    try:
+        found = json.loads(path.read_bytes(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: it holds a {type(found).__name__}, not an object")
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name occurs twice among {[name for name, _ in pairs][:10]}")
+    return found
 
 
 def cache_folder() -> Path:

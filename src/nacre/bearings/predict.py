@@ -110,7 +110,7 @@ def _models(run: Path) -> tuple[list[TaskNetwork], dict[str, Any]]:
         if same and (other / "model").is_dir():
             network = load(other / "model")
             assert isinstance(network, TaskNetwork)
-            networks.append(network.eval())
+            networks.append(network)
     if not networks:
         raise ValueError(f"{run} holds no network; controls are not saved, choose the run of a model")
     return networks, recipe.data

@@ -313,8 +313,21 @@ class NAC(nn.Module):
         """Inverse of `to_config`. Wirings are read, not drawn again: no change of ncps can alter them."""
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
-        layer.config = NACConfig.from_dict(data["options"])
-        layer._build(Wiring.from_dict(data["sensory_wiring"]), Wiring.from_dict(data["backbone_wiring"]))
+        layer.config = config = NACConfig.from_dict(data["options"])
+        sensory, backbone = (Wiring.from_dict(data[name]) for name in ("sensory_wiring", "backbone_wiring"))
+        sizes = (
+            sensory.num_inputs,
+            len(sensory.group("sensory")),
+            backbone.num_inputs,
+            len(backbone.group("motor")),
+        )
+        wanted = config.width, config.d_model, 2 * config.d_head, 2
+        if sizes != wanted:
+            raise ValueError(
+                "the wirings must have inputs and sensory neurons, and inputs and motor neurons, as the options "
+                f"say: {wanted}, got {sizes}"
+            )
+        layer._build(sensory, backbone)
         return layer
 
     def extra_repr(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nacre._util.budget import afford
 from nacre.layer.circuit import NCPCell
 from nacre.layer.synapses import CircuitWeights, WiredModule, pick
 from nacre.native import library
@@ -72,6 +73,7 @@ class Backbone(WiredModule):
                 "does not reach every motor neuron"
             )
         self.settle_steps = max(DEFAULT_SETTLE_STEPS, needed) if settle_steps is None else settle_steps
+        afford("the circuit's program", self.settle_steps * (wiring.num_neurons + wiring.num_synapses))
         live = wiring.liveness(self.outputs, self.settle_steps, bias=bias)
         feeds, synapses = wiring.input_adjacency * live.input_synapses, wiring.adjacency * live.synapses
         self.once, self.stages = plan(feeds, synapses, self.outputs, self.settle_steps)

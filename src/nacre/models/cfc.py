@@ -5,6 +5,7 @@ import itertools
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from nacre._util.budget import afford
 from nacre._util.checks import whole
 from nacre.io import saveable
 from nacre.models._base import SequenceModel, Steps
@@ -69,6 +70,7 @@ class CfC(SequenceModel):
         self.backbone_units = whole("backbone_units", backbone_units, 1)
         self.backbone_layers = whole("backbone_layers", backbone_layers, 0)
         self.mode = mode
+        afford("the backbone", self.backbone_layers)
         self.recurrence = ClosedForm(d_model, mode)
         widths = [d_input + d_model] + [backbone_units] * backbone_layers
         layers = [nn.Linear(a, b) for a, b in itertools.pairwise(widths)]

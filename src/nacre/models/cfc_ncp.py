@@ -11,6 +11,7 @@ from nacre.models._base import SequenceModel, Steps
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real
+from nacre.wiring.builders import check_size
 from nacre.wiring.wiring import Wiring
 
 
@@ -108,6 +109,7 @@ def _masks(d_input: int, d_model: int, sparsity: float, seed: int) -> list[np.nd
     """Synapses onto inter, command and motor neurons from the group before each: [inputs, n] bool."""
     from ncps.wirings import AutoNCP  # keeps `import nacre` light
 
+    check_size(d_input, max(d_model, 8))
     source = AutoNCP(max(d_model, 8), max(2, d_model // 4), sparsity_level=sparsity, seed=seed)
     wiring = Wiring.from_ncps(source, inputs=d_input)
     inter, command, motor = (list(wiring.group(name)) for name in ("inter", "command", "motor"))

@@ -9,6 +9,7 @@ from nacre.models._base import SequenceModel, Steps
 from nacre.models._ltc_neurons import LTCNeurons
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
+from nacre.wiring.builders import check_size
 from nacre.wiring.wiring import Wiring
 
 
@@ -55,6 +56,7 @@ class LTCFC(SequenceModel):
 
         super().__init__(d_input, d_model, time_scale)
         self.unfolds = whole("unfolds", unfolds, 1)
+        check_size(d_input, d_model)
         self.neurons = LTCNeurons(Wiring.from_ncps(FullyConnected(d_model), d_input), unfolds)
         self.output_scale = nn.Parameter(torch.ones(d_model))
         self.output_shift = nn.Parameter(torch.zeros(d_model))
@@ -112,6 +114,7 @@ class LTCNCP(SequenceModel):
         self.sparsity = real("sparsity", sparsity, 0.1, 0.9)
         self.seed = whole("seed", seed, 0)
         self.motors = max(2, d_model // 4)
+        check_size(d_input, max(d_model, 8))
         source = AutoNCP(max(d_model, 8), self.motors, sparsity_level=sparsity, seed=seed)
         self.neurons = LTCNeurons(Wiring.from_ncps(source, d_input), unfolds)
         self.out_proj = nn.Linear(self.motors, d_model)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, glu
 
+from nacre._util.budget import afford
 from nacre._util.checks import whole
 from nacre._util.tracing import values_are_hidden
 from nacre.io import saveable
@@ -67,6 +68,7 @@ class S4(SequenceModel):
         self.d_state = whole("d_state", d_state, 2)
         if d_state % 2:
             raise ValueError(f"d_state must be even, for states come in conjugate pairs, got {d_state}")
+        afford("the HiPPO matrix", d_state**2)
         frequency, gain = legs_spectrum(d_state)
         dtype = torch.get_default_dtype()
         shape = (d_model, d_state // 2)

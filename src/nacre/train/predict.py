@@ -60,7 +60,7 @@ def _read_run(run: Path) -> tuple[TaskNetwork, Columns]:
     path = run / "columns.json"
     if not path.is_file():
         raise ValueError(
-            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run / 'model')!r})"
+            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run)!r})"
         )
     try:
         columns = Columns.from_dict(json.loads(path.read_bytes()))

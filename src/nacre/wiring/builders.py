@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nacre._util.budget import afford
 from nacre.wiring.wiring import Wiring
 
 DEFAULT_SEED = 22222  # that of ncps
@@ -28,6 +29,11 @@ class WiringKind(StrEnum):
     """Two fully connected feed-forward layers, thinned by a fixed random mask where sparsity > 0."""
 
 
+def check_size(inputs: int, units: int) -> None:
+    """Refuse to draw a wiring that the weights of a file cannot belong to: a sixteenth of it must be there."""
+    afford("the wiring", (inputs + units) * units // 16)
+
+
 @lru_cache(maxsize=128)
 def sensory_wiring(kind: str, inputs: int, d_model: int, sparsity: float, seed: int) -> Wiring:
     """Wiring of a sensory gate: `inputs` features onto `d_model` sensory neurons.
@@ -42,9 +48,11 @@ def sensory_wiring(kind: str, inputs: int, d_model: int, sparsity: float, seed: 
     kind = WiringKind(kind)
     if kind is WiringKind.NCP:
         units = math.ceil((d_model - 0.5) / 0.6)
+        check_size(inputs, units)
         built = Wiring.from_ncps(_ncp(units, 0, sparsity, seed), inputs)
         groups = tuple("sensory" if g == "inter" else g for g in built.groups)
         return Wiring(built.adjacency, built.input_adjacency, groups, kind)
+    check_size(inputs, d_model)
     rng = np.random.default_rng(seed)
     density = 1.0 if kind is WiringKind.DENSE else 1.0 - sparsity
     mask = _random_layer(rng, inputs, d_model, density)
@@ -65,6 +73,7 @@ def backbone_wiring(kind: str, inputs: int, units: int, sparsity: float, seed: i
         Wiring(ncp: 32 inputs, inter 101, command 67, motor 2, 5081 synapses)
     """
     kind = WiringKind(kind)
+    check_size(inputs, units)
     if kind is WiringKind.MLP:
         return _mlp(inputs, units, sparsity, seed)
     import ncps.wirings  # keeps `import nacre` light

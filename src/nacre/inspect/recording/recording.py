@@ -79,7 +79,7 @@ class Recording:
         """
         if not self.has_model:
             raise ValueError(f"{self.path} holds no model, because nacre cannot save its class; lesions need one")
-        return load(self.path / MODEL).eval()
+        return load(self.path / MODEL, allow_nonfinite=True)
 
     def has(self, name: str) -> bool:
         """Whether there is an array "x", "time", "padding", "output", "answer" or "truth"."""

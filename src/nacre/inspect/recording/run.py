@@ -79,7 +79,7 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
         raise ValueError(f"{run / 'result.json'} is damaged; train {run} again") from None
     if not (run / "model").is_dir():
         raise ValueError(f"{run} holds no network; controls have no neurons, choose the run of a NAC model")
-    network = load(run / "model")
+    network = load(run / "model", allow_nonfinite=True)  # whoever inspects it may want to see why
     if not isinstance(network, TaskNetwork):
         raise ValueError(f"{run} holds a {type(network).__name__}, wanted a network that `nacre train` made")
     layers_of(network)
@@ -88,7 +88,7 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
     unit: tuple[float, ...] = ()
     if not data.kind.has_classes:
         unit = tuple(answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1].tolist())
-    return Subject(f"{task_name}, {model}, fold {fold}, seed {seed}", network.eval(), data, split.test, unit)
+    return Subject(f"{task_name}, {model}, fold {fold}, seed {seed}", network, data, split.test, unit)
 
 
 def record_run(
