@@ -135,6 +135,17 @@ def test_a_damaged_checkpoint_means_to_start_over(tmp_path, whole, size):
     assert outcome(interrupted.directory) == whole(waves)
 
 
+def test_a_checkpoint_without_the_fingerprint_of_the_wiring_means_to_start_over(tmp_path):
+    interrupted = cell(waves(), tmp_path, "nac")
+    crash(interrupted, Crash(7))
+    checkpoint = interrupted.directory / "checkpoints/last.ckpt"
+    saved = torch.load(checkpoint, weights_only=True)
+    named = {name: value for name, value in saved["state_dict"].items() if not name.endswith("_extra_state")}
+    assert len(named) < len(saved["state_dict"])
+    torch.save({**saved, "state_dict": named}, checkpoint)
+    assert rounds_run(interrupted) == [0, 1, 2, 3, 4, 5]
+
+
 def longer():
     return waves(quick_steps=18)
 

@@ -90,7 +90,7 @@ class Backbone(WiredModule):
         # The last row of each neuron. Rows without activation hold inputs of a neuron, not its state.
         self.last_rows = {int(program.neuron[row]): int(row) for row in np.flatnonzero(program.active)}
         self.weights = CircuitWeights(
-            feeds, synapses, live.neurons, len(self.outputs), heads=heads, bias=bias, device=device, dtype=dtype
+            feeds, synapses, live.neurons, self.outputs, heads=heads, bias=bias, device=device, dtype=dtype
         )
 
     def wire(self) -> WiredBackbone:

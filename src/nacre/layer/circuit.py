@@ -56,7 +56,9 @@ class NCPCell(WiredModule):
         if not feeds.any():
             raise ValueError(f"no input reaches input_group {input_group!r} in {wiring}")
         synapses = wiring.adjacency * np.outer(active, active)
-        self.weights = CircuitWeights(feeds, synapses, active, len(outputs), bias=bias, device=device, dtype=dtype)
+        self.weights = CircuitWeights(
+            feeds, synapses, active, outputs.tolist(), bias=bias, device=device, dtype=dtype
+        )
         self.register_buffer("active", torch.as_tensor(active, device=device), persistent=False)
         self.register_buffer("outputs", torch.as_tensor(outputs, device=device), persistent=False)
 

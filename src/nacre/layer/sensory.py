@@ -36,7 +36,7 @@ class SensoryGate(WiredModule):
         live = wiring.liveness(self.outputs, steps=1)
         feeds, synapses = wiring.input_adjacency * live.input_synapses, wiring.adjacency * live.synapses
         self.weights = CircuitWeights(
-            feeds, synapses, live.neurons, len(self.outputs), bias=bias, device=device, dtype=dtype
+            feeds, synapses, live.neurons, self.outputs, bias=bias, device=device, dtype=dtype
         )
 
     def forward(self, u: Tensor) -> Tensor:

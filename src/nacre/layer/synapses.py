@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
+from nacre.layer.fingerprint import Fingerprinted
 from nacre.native.activations import ACTIVATIONS
 from nacre.wiring.wiring import Wiring
 
@@ -53,7 +54,7 @@ class MaskedParameter(nn.Module):
         return f"shape={self.shape}, heads={self.weight.shape[0]}, existing={self.weight.shape[1]}"
 
 
-class CircuitWeights(nn.Module):
+class CircuitWeights(Fingerprinted):
     """Parameters of Algorithm 1 for one or more heads."""
 
     def __init__(
@@ -61,19 +62,19 @@ class CircuitWeights(nn.Module):
         input_polarity: np.ndarray,  # [I, N] signs of the input synapses
         polarity: np.ndarray,  # [N, N] signs of the recurrent synapses
         neurons: np.ndarray,  # [N] bool, neurons that act
-        outputs: int,  # number of output neurons
+        outputs: Sequence[int],  # ids of the output neurons
         *,
         heads: int = 1,  # independent copies
         bias: bool = True,  # whether neurons, inputs and outputs have additive constants
         **factory: Unpack[Factory],
     ) -> None:
-        super().__init__()
+        super().__init__(input_polarity, polarity, neurons, np.isin(np.arange(len(polarity)), outputs))
         self._input_polarity, self._polarity = input_polarity, polarity
         inputs = np.asarray(input_polarity.any(axis=1))
         self.input_weight = MaskedParameter(input_polarity, heads, **factory)
         self.recurrent_weight = MaskedParameter(polarity, heads, **factory) if polarity.any() else None
         self.input_scale = MaskedParameter(inputs, heads, **factory)
-        self.output_scale = nn.Parameter(torch.empty(heads, outputs, **factory))
+        self.output_scale = nn.Parameter(torch.empty(heads, len(outputs), **factory))
         self.input_shift = MaskedParameter(inputs, heads, **factory) if bias else None
         self.bias = MaskedParameter(neurons, heads, **factory) if bias else None
         self.output_shift = nn.Parameter(torch.empty_like(self.output_scale)) if bias else None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from nacre.layer.fingerprint import Fingerprinted
 from nacre.native import library
 from nacre.native.ltc import SLOTS, synapse_sums, unfold
 from nacre.wiring.wiring import Wiring
@@ -27,7 +28,7 @@ def raw_of(value: Tensor) -> Tensor:
     return value + torch.log(-torch.expm1(-value))
 
 
-class LTCSynapses(nn.Module):
+class LTCSynapses(Fingerprinted):
     """Synapses from F sources to N neurons, each with its own weight w, slope sigma, centre mu and reversal E.
 
     A synapse from source value u adds w y E to the current and w y to the conductance of its neuron, where
@@ -46,7 +47,7 @@ class LTCSynapses(nn.Module):
     place: Tensor
 
     def __init__(self, polarity: np.ndarray) -> None:
-        super().__init__()
+        super().__init__(polarity)
         target, source = np.nonzero(polarity.T)
         count = np.bincount(target, minlength=polarity.shape[1])
         used = -(-count // SLOTS) * SLOTS

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
 from nacre.io import saveable
+from nacre.layer.fingerprint import Fingerprinted
 from nacre.layer.synapses import MaskedParameter
 from nacre.models._base import SequenceModel, Steps
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
@@ -15,11 +16,11 @@ from nacre.wiring.builders import check_size
 from nacre.wiring.wiring import Wiring
 
 
-class WiredLayer(nn.Module):
+class WiredLayer(Fingerprinted):
     """One group of n neurons: sparse synapses from the group before (`mask` [inputs, n]), dense recurrent ones."""
 
     def __init__(self, mask: np.ndarray, mode: str) -> None:
-        super().__init__()
+        super().__init__(mask)
         inputs, units = mask.shape
         self.recurrence = ClosedForm(units, mode)
         # Only the contents are sparse; the heads that decide between them see every input.

@@ -108,7 +108,7 @@ def fit(
             enable_model_summary=False,
             use_distributed_sampler=False,
         )
-        before = group.broadcast(_usable(checkpoints / _LAST) if group.leads else "") or None
+        before = group.broadcast(_usable(checkpoints / _LAST, network) if group.leads else "") or None
         with _keyboard_interrupt(trainer):
             trainer.fit(Training(network, recipe, seed, group), train, valid, ckpt_path=before, weights_only=True)
     kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
@@ -138,19 +138,21 @@ def _loaders(
     )
 
 
-def _usable(checkpoint: Path) -> str:
-    """The path of the checkpoint if it can be read, and lies where it was written: it knows the best one by path.
+def _usable(checkpoint: Path, network: TaskNetwork) -> str:
+    """The path of the checkpoint if it can be read, is of this network, and lies where it was written.
 
-    If not, all checkpoints are deleted and training starts again: the path is empty.
+    The latter because it knows the best one by path. If not, all checkpoints are deleted and training starts
+    again: the path is empty.
     """
     if not checkpoint.exists():
         return ""
     try:
-        states = torch.load(checkpoint, weights_only=True, map_location="cpu")["callbacks"].values()
-        places = {state["dirpath"] for state in states if "dirpath" in state}
+        saved = torch.load(checkpoint, weights_only=True, map_location="cpu")
+        fits = saved["state_dict"].keys() == {f"network.{name}" for name in network.state_dict()}
+        places = {state["dirpath"] for state in saved["callbacks"].values() if "dirpath" in state}
     except Exception:  # whatever a damaged archive makes torch raise
-        places = set()
-    if places == {str(checkpoint.parent.resolve())}:
+        fits, places = False, set()
+    if fits and places == {str(checkpoint.parent.resolve())}:
         return str(checkpoint)
     for file in checkpoint.parent.glob("*.ckpt"):
         file.unlink()
