@@ -168,3 +168,16 @@ def test_without_convolutions_nothing_happens():
 def test_even_kernels_with_strides_are_refused():
     with pytest.raises(ValueError, match="kernel sizes must be odd where the stride is not 1, got 4 and 2"):
         TemporalConvolution(2, [(3, 4, 2)])
+
+
+@pytest.mark.parametrize(
+    ("convolution", "message"),
+    [
+        ((0, 3, 1), "filters of conv must be at least 1, got 0"),
+        ((3, 3.0, 1), "kernel size of conv must be an integer, got 3.0"),
+        ((3, 3, 2**40 + 1), "stride of conv must be at most"),
+    ],
+)
+def test_impossible_convolutions_are_refused(convolution, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        TemporalConvolution(2, [convolution])

@@ -96,6 +96,8 @@ def test_yuv_is_brightness_and_two_differences():
     [
         ({"conv": [[4, 25, 1]]}, "conv leaves nothing of images of 20 x 24 pixels"),
         ({"conv": []}, "conv must hold a convolution at least"),
+        ({"conv": [[4, 3, 0]]}, "stride of conv must be at least 1, got 0"),
+        ({"size": [20, 24, 3]}, r"size must be height and width of the images, got \[20, 24, 3\]"),
         ({"tokens": "rows"}, "tokens must be one of"),
         ({"activation": "swish"}, "activation must be one of"),
     ],

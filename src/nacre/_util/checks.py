@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import sys
 from collections.abc import Iterable
 
 
@@ -31,12 +32,14 @@ def there_are(name: object, known: Iterable[str]) -> str:
     return (f"{near} There are " if near else "there are ") + (", ".join(names) or "none")
 
 
-def whole(name: str, value: object, at_least: int) -> int:
-    """Refuse what is not an integer of at least `at_least`."""
+def whole(name: str, value: object, at_least: int, at_most: int = 2**63 - 1) -> int:
+    """Refuse what is not an integer from `at_least` to `at_most`, by default the largest that torch takes."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__})")
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    if value > at_most:
+        raise ValueError(f"{name} must be at most {at_most}, got {value}")
     return value
 
 
@@ -44,7 +47,7 @@ def real(name: str, value: object, low: float, high: float, *, open_low: bool = 
     """Refuse what is not a finite number between `low` and `high`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
-    if not low <= value <= high or not math.isfinite(value) or (open_low and value == low):
+    if not low <= value <= high or abs(value) > sys.float_info.max or (open_low and value == low):
         left, right = "(" if open_low else "[", "]" if math.isfinite(high) else ")"
         raise ValueError(f"{name} must lie in {left}{low}, {high}{right}, got {value}")
     return float(value)

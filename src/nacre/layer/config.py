@@ -43,6 +43,7 @@ class Match(StrEnum):
     """How alike they are, and whether the time between them is what the query looks for."""
 
 
+MAX_TOP_K = 2**20
 _INTEGERS = {"d_model": 2, "num_heads": 1, "euler_steps": 1, "seed": 0}  # and the least value of each
 _INTEGERS_OR_NONE = {"d_input": 1, "top_k": 1, "block_size": 1, "reach": 1, "settle_steps": 1, "backbone_units": 5}
 _CHOICES = {"mode": Mode, "phi": Phi, "selection": Selection, "match": Match, "activation": ACTIVATIONS}
@@ -132,14 +133,16 @@ class NACConfig:
         for name, least in _INTEGERS_OR_NONE.items():
             if (value := getattr(self, name)) is not None:
                 whole(name, value, least)
+        if self.top_k is not None and self.top_k > MAX_TOP_K:  # every query has so many columns, keys or not
+            raise ValueError(f"top_k must be at most {MAX_TOP_K}, or None for all keys, got {self.top_k}")
         for name, allowed in _CHOICES.items():
             choice(name, getattr(self, name), allowed)
         for name in ("causal", "integrate", "share_backbone", "bias"):
             flag(name, getattr(self, name))
-        real("sparsity", self.sparsity, 0.0, MAX_SPARSITY)
-        real("dropout", self.dropout, 0.0, 1.0)
+        for name, high in (("sparsity", MAX_SPARSITY), ("dropout", 1.0)):
+            object.__setattr__(self, name, real(name, getattr(self, name), 0.0, high))
         for name in ("gain", "omega_min", "time_scale"):
-            real(name, getattr(self, name), 0.0, math.inf, open_low=True)
+            object.__setattr__(self, name, real(name, getattr(self, name), 0.0, math.inf, open_low=True))
         if isinstance(self.wiring, str):
             choice("wiring", self.wiring, WiringKind)
         else:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from nacre._util.checks import whole
+
 
 class TemporalConvolution(nn.Module):
     """Convolutions over steps, each followed by ReLU, with zeros before the first and after the last step.
@@ -29,7 +31,8 @@ class TemporalConvolution(nn.Module):
         super().__init__()
         widths = [d_input, *(filters for filters, _, _ in convolutions)]
         self.width = widths[-1]
-        for _, kernel, stride in convolutions:
+        for filters, kernel, stride in convolutions:
+            check_convolution(filters, kernel, stride)
             if kernel % 2 == 0 and stride > 1:
                 raise ValueError(f"kernel sizes must be odd where the stride is not 1, got {kernel} and {stride}")
         self.shapes = [(kernel, stride) for _, kernel, stride in convolutions]
@@ -50,6 +53,13 @@ class TemporalConvolution(nn.Module):
             else:
                 time, padding = _tokens(time, padding, kernel, stride)
         return x, time, padding
+
+
+def check_convolution(filters: int, kernel: int, stride: int) -> None:
+    """Refuse what no convolution has."""
+    whole("filters of conv", filters, 1)
+    whole("kernel size of conv", kernel, 1)
+    whole("stride of conv", stride, 1, 2**31 - 1)
 
 
 def _with_room(

@@ -6,7 +6,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import choice
+from nacre._util.checks import choice, whole
+from nacre.tasks.convolution import check_convolution
 
 
 class Activation(StrEnum):
@@ -85,8 +86,12 @@ class ImageEncoder(nn.Module):
         if not conv:
             raise ValueError("conv must hold a convolution at least")
         layers: list[nn.Module] = []
-        height, wide, filters = size[0], size[1], channels
+        if len(size) != 2:
+            raise ValueError(f"size must be height and width of the images, got {size!r}")
+        height, wide = (whole("size", length, 1) for length in size)
+        filters = channels
         for place, (after, kernel, stride) in enumerate(conv, 1):
+            check_convolution(after, kernel, stride)
             drops = dropout_after == DropoutAfter.EACH or place == len(conv)
             layers += [
                 nn.Conv2d(filters, after, kernel, stride),

@@ -1,11 +1,13 @@
 """`TaskNetwork`: scaling, convolutions, one layer of the zoo, a read-out. Models differ in the layer."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from nacre._util.checks import real
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.layer.foreign import RENAMED, explain
@@ -68,7 +70,7 @@ class TaskNetwork(nn.Module):
             raise ValueError(
                 f"conv must have stride 1 in {self.kind}, which asks about every step, got {list(conv)}"
             )
-        self.time_scale = time_scale
+        self.time_scale = real("time_scale", time_scale, 0.0, math.inf, open_low=True)
         self.register_buffer("shift", torch.zeros(d_input))
         self.register_buffer("scale", torch.ones(d_input))
         numbers = 1 if self.kind.has_classes else outputs
