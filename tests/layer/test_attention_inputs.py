@@ -109,7 +109,8 @@ OPTIONS = [
     ({"d_input": 0}, ValueError, "d_input must be at least 1, got 0"),
     ({"top_k": 0}, ValueError, "top_k must be at least 1, got 0"),
     ({"top_k": -3}, ValueError, "top_k must be at least 1, got -3"),
-    ({"top_k": 2**20 + 1}, ValueError, "top_k must be at most 1048576, or None for all keys, got 1048577"),
+    ({"top_k": 2**20 + 1}, ValueError, "top_k must be at most 1048576, got 1048577"),
+    ({"settle_steps": 1025}, ValueError, "settle_steps must be at most 1024, got 1025"),
     ({"top_k": True}, TypeError, "top_k must be an integer, got True"),
     (
         {"mode": "exakt"},

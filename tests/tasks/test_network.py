@@ -111,10 +111,11 @@ def test_strides_are_refused_where_every_step_has_an_answer():
         make(ragged(Kind.STEP_REGRESSION), conv=[[4, 3, 2]])
 
 
-def test_a_time_scale_that_is_none_is_refused():
-    for scale in (0.0, float("nan"), "1"):
-        with pytest.raises((TypeError, ValueError), match="time_scale must"):
-            make(ragged(Kind.REGRESSION), time_scale=scale)
+def test_options_out_of_range_are_refused():
+    for name in ("time_scale", "dropout"):
+        for value in (-1.0, float("nan"), "1"):
+            with pytest.raises((TypeError, ValueError), match=f"{name} must"):
+                make(ragged(Kind.REGRESSION), **{name: value})
 
 
 # --- read-out -----------------------------------------------------------------------------------------------

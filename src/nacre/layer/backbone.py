@@ -73,8 +73,9 @@ class Backbone(WiredModule):
                 "does not reach every motor neuron"
             )
         self.settle_steps = max(DEFAULT_SETTLE_STEPS, needed) if settle_steps is None else settle_steps
-        afford("the circuit's program", self.settle_steps * (wiring.num_neurons + wiring.num_synapses))
         live = wiring.liveness(self.outputs, self.settle_steps, bias=bias)
+        rows = self.settle_steps * (live.neurons.sum() + live.synapses.sum())  # and synapses onto them, at most
+        afford("the circuit's program", int(rows) // 16)
         feeds, synapses = wiring.input_adjacency * live.input_synapses, wiring.adjacency * live.synapses
         self.once, self.stages = plan(feeds, synapses, self.outputs, self.settle_steps)
         fed = [n for stage in self.stages if stage.fed for n in stage.neurons]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -43,9 +44,10 @@ class Match(StrEnum):
     """How alike they are, and whether the time between them is what the query looks for."""
 
 
-MAX_TOP_K = 2**20
 _INTEGERS = {"d_model": 2, "num_heads": 1, "euler_steps": 1, "seed": 0}  # and the least value of each
 _INTEGERS_OR_NONE = {"d_input": 1, "top_k": 1, "block_size": 1, "reach": 1, "settle_steps": 1, "backbone_units": 5}
+# Every query has top_k columns, be there keys for them or not, and every settle step its rows in a program.
+_LARGEST: dict[str, int] = {"top_k": 2**20, "settle_steps": 1024}
 _CHOICES = {"mode": Mode, "phi": Phi, "selection": Selection, "match": Match, "activation": ACTIVATIONS}
 
 
@@ -132,9 +134,7 @@ class NACConfig:
             )
         for name, least in _INTEGERS_OR_NONE.items():
             if (value := getattr(self, name)) is not None:
-                whole(name, value, least)
-        if self.top_k is not None and self.top_k > MAX_TOP_K:  # every query has so many columns, keys or not
-            raise ValueError(f"top_k must be at most {MAX_TOP_K}, or None for all keys, got {self.top_k}")
+                whole(name, value, least, _LARGEST.get(name, sys.maxsize))
         for name, allowed in _CHOICES.items():
             choice(name, getattr(self, name), allowed)
         for name in ("causal", "integrate", "share_backbone", "bias"):

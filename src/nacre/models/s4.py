@@ -68,7 +68,7 @@ class S4(SequenceModel):
         self.d_state = whole("d_state", d_state, 2)
         if d_state % 2:
             raise ValueError(f"d_state must be even, for states come in conjugate pairs, got {d_state}")
-        afford("the HiPPO matrix", d_state**2)
+        afford("the HiPPO matrix", d_state**2 // 16)
         frequency, gain = legs_spectrum(d_state)
         dtype = torch.get_default_dtype()
         shape = (d_model, d_state // 2)

@@ -6,7 +6,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import choice, whole
+from nacre._util.checks import choice, real, whole
 from nacre.tasks.convolution import check_convolution
 
 
@@ -80,6 +80,7 @@ class ImageEncoder(nn.Module):
         choice("tokens", tokens, ImageTokens)
         choice("colours", colours, Colours)
         choice("dropout_after", dropout_after, DropoutAfter)
+        real("dropout", dropout, 0.0, 1.0)
         if colours == Colours.YUV and channels != 3:
             raise ValueError(f"colours 'yuv' is made of red, green and blue, got images with {channels} colours")
         self.tokens, self.colours = ImageTokens(tokens), Colours(colours)

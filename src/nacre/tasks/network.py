@@ -70,6 +70,7 @@ class TaskNetwork(nn.Module):
             raise ValueError(
                 f"conv must have stride 1 in {self.kind}, which asks about every step, got {list(conv)}"
             )
+        real("dropout", dropout, 0.0, 1.0)
         self.time_scale = real("time_scale", time_scale, 0.0, math.inf, open_low=True)
         self.register_buffer("shift", torch.zeros(d_input))
         self.register_buffer("scale", torch.ones(d_input))
