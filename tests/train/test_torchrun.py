@@ -215,6 +215,32 @@ def test_an_error_of_one_process_is_an_error_of_all_and_one_that_is_lost_ends_th
     assert "[process 0 lost the others (alone); all of them end, start again" in done.stderr
 
 
+PARTING = """
+import sys
+from pathlib import Path
+from nacre.train.scale.options import Processes
+from nacre.train.scale.worker_group import join_group
+
+def threads():
+    return sum("gloo" in task.read_text() for task in Path("/proc/self/task").glob("*/comm"))
+
+with join_group(Processes(2)) as group:
+    with group.in_step():
+        during = threads()
+sys.stderr.write(f"[{group.rank}:{during > 0}:{threads()}]")
+"""
+
+
+@pytest.mark.slow
+def test_no_thread_of_the_group_is_left_that_could_abort_python_while_it_shuts_down(tmp_path):
+    (tmp_path / "parting.py").write_text(PARTING)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    options = {"cwd": tmp_path, "env": environment(tmp_path), "capture_output": True, "text": True, "timeout": 120}
+    done = subprocess.run([*torchrun, "parting.py"], check=True, **options)
+    assert "[0:True:0]" in done.stderr
+    assert "[1:True:0]" in done.stderr
+
+
 @pytest.mark.deep
 def test_torchrun_by_hand_is_the_same_and_a_wrong_number_is_named(tmp_path, alone):
     place(tmp_path, 12)

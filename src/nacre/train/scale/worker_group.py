@@ -134,7 +134,12 @@ def join_group(processes: Processes) -> Iterator[WorkerGroup]:
         dist.init_process_group("gloo")
     messages = dist.new_group(backend="gloo", timeout=_WAIT)
     assert isinstance(messages, ProcessGroup)
-    yield DistributedGroup(dist.get_rank(), processes, messages)
+    group = DistributedGroup(dist.get_rank(), processes, messages)
+    del messages
+    yield group
+    # Gloo's threads end with the last reference to their group. One that frees a message while Python shuts down
+    # would abort the process, and torchrun would then stop the others.
+    del group.messages
     dist.destroy_process_group()  # not after an error: the others may not come
 
 
