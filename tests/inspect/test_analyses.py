@@ -269,7 +269,7 @@ def test_health_of_a_drive_sees_all_of_its_windows(tmp_path, monkeypatch):
     found = health(recording)
     said = torch.cat([y.answer for y in seen]).numpy()
     np.testing.assert_allclose(said, np.asarray(recording.array("output")[0]), rtol=1e-5, atol=1e-5)
-    assert len(seen) == 3 + 2  # the first windows are shorter, and come alone
+    assert len(seen) == 2
     assert found.neurons["query"] == recording.model().layer.config.d_model
 
 
