@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from nacre import NAC
 from nacre.cli.app import app
 from nacre.data.sets.spirals import END
+from nacre.study.profile import StudyProfile
 from nacre.study.runs import run_once
 from nacre.study.spiral import data as spiral_data
 from nacre.study.spiral import run as spiral_run
@@ -20,7 +21,6 @@ from nacre.study.spiral.command import SpiralStudy, run_spiral
 from nacre.study.spiral.data import SPREAD, draw_spirals, errors
 from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, SpiralSetting, sections_of
 from nacre.study.spiral.run import SpiralRegressor, SpiralRun, build, predict, train
-from nacre.tasks.recipe import Profile
 
 SMALL = SpiralSetting(heads=2)
 
@@ -148,7 +148,7 @@ def test_what_is_done_is_skipped(tmp_path):
 
 
 def test_grids_cover_the_papers_values():
-    grid = GRIDS[Profile.PAPER]
+    grid = GRIDS[StudyProfile.PAPER]
     assert [s.heads for s in grid.settings(Section.HEADS)] == [1, 2, 4, 8, 16, 32]
     assert [s.sparsity for s in grid.settings(Section.SPARSITY)] == [0.1, 0.3, 0.5, 0.7, 0.8, 0.9]
     cells = {(s.top_k, s.length) for s in grid.settings(Section.KEYS)}
@@ -159,7 +159,7 @@ def test_grids_cover_the_papers_values():
 
 
 def test_settings_of_a_section_are_shown_in_it_and_differ_in_nothing_else():
-    for profile in Profile:
+    for profile in StudyProfile:
         for section in Section:
             settings = GRIDS[profile].settings(section)
             assert len(set(settings)) == len(settings)
@@ -174,14 +174,14 @@ def test_runs_go_seed_by_seed_and_a_setting_of_two_sections_comes_once():
     runs = SpiralStudy().runs()
     assert len(set(runs)) == len(runs) == 2 * (6 + 5 - 1 + 9)
     assert [run.seed for run in runs] == [0] * 19 + [1] * 19
-    assert {run.steps for run in runs} == {GRIDS[Profile.QUICK].steps}
+    assert {run.steps for run in runs} == {GRIDS[StudyProfile.QUICK].steps}
     few = SpiralStudy("paper", ["sparsity"], seeds=1, steps=7).runs()
     assert [(run.setting.sparsity, run.steps) for run in few] == [(s, 7) for s in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)]
 
 
 def test_bad_input_is_refused_before_anything_is_run(tmp_path):
     for options, message in (
-        ({"profile": "quik"}, "profile must be one of 'paper', 'quick', got 'quik'; did you mean 'quick'"),
+        ({"profile": "quik"}, "profile must be one of 'quick', 'paper', got 'quik'; did you mean 'quick'"),
         ({"sections": ["head"]}, "section must be one of .*did you mean 'heads'"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"steps": 1}, "steps must be at least 2, got 1"),
@@ -198,8 +198,8 @@ def test_bad_input_is_refused_before_anything_is_run(tmp_path):
 @pytest.mark.usefixtures("_few")
 def test_the_command_from_an_empty_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    grid = replace(GRIDS[Profile.QUICK], sparsities=(0.1, 0.5))
-    monkeypatch.setitem(GRIDS, Profile.QUICK, grid)
+    grid = replace(GRIDS[StudyProfile.QUICK], sparsities=(0.1, 0.5))
+    monkeypatch.setitem(GRIDS, StudyProfile.QUICK, grid)
     command = ["study", "spiral", "--section", "sparsity", "--steps", "2", "--seeds", "2"]
     done = CliRunner().invoke(app, command, env={"COLUMNS": "100"})
     assert done.exit_code == 0, done.output

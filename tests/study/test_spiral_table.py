@@ -7,13 +7,13 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
+from nacre.study.profile import StudyProfile
 from nacre.study.spiral import figures
 from nacre.study.spiral.claims import claims_of, sentences
 from nacre.study.spiral.figures import plot_spiral
 from nacre.study.spiral.grid import DEFAULT, GRIDS, Section, SpiralSetting
 from nacre.study.spiral.run import SpiralRun
 from nacre.study.spiral.table import print_rows, read_results, rows_of
-from nacre.tasks.recipe import Profile
 
 SMALL = SpiralSetting(heads=2)
 
@@ -172,7 +172,7 @@ def test_the_figure_shows_means_of_each_value(monkeypatch):
 def test_no_text_of_the_full_figure_overlaps_another(monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
-    grid = GRIDS[Profile.PAPER]
+    grid = GRIDS[StudyProfile.PAPER]
     settings = dict.fromkeys(s for section in Section for s in grid.settings(section))
     results = [
         result(s, seed, 1e-4 * (1 + i % 7), 3e-4 * (1 + i % 3)) for i, s in enumerate(settings) for seed in (0, 1)

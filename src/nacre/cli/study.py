@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Option, Typer
 
 from nacre.cli.options import Results
+from nacre.study.profile import StudyProfile
 from nacre.study.recall.data import Question
 from nacre.study.spiral.grid import Section
-from nacre.tasks.recipe import Profile
 
 study = Typer(help="Small experiments that ask one question of many models.", no_args_is_help=True)
 
@@ -47,7 +47,7 @@ def study_recall(
 
 @study.command("frozen")
 def study_frozen(
-    profile: Annotated[Profile, Option(help="How finely to look; both take seconds.")] = Profile.QUICK,
+    profile: Annotated[StudyProfile, Option(help="How finely to look; both take seconds.")] = StudyProfile.QUICK,
     out: Results = Path("studies/frozen"),
 ) -> None:
     """How wrong does a logit get whose gates are frozen? Four regimes, the theorem's bound, orders of growth."""
@@ -58,7 +58,7 @@ def study_frozen(
 
 @study.command("uat")
 def study_uat(
-    profile: Annotated[Profile, Option(help="How much is trained: minutes, or hours.")] = Profile.QUICK,
+    profile: Annotated[StudyProfile, Option(help="How much is trained: minutes, or hours.")] = StudyProfile.QUICK,
     out: Results = Path("studies/uat"),
 ) -> None:
     """Does a wider NAC layer fit a function better, and what does its time weighting do?"""
@@ -70,8 +70,8 @@ def study_uat(
 @study.command("spiral")
 def study_spiral(
     profile: Annotated[
-        Profile, Option(help="quick: some values, minutes; paper: the paper's values and lengths, days.")
-    ] = Profile.QUICK,
+        StudyProfile, Option(help="quick: some values, minutes; paper: the paper's values and lengths, days.")
+    ] = StudyProfile.QUICK,
     section: Annotated[list[Section] | None, Option(help="What to vary; repeated.", show_default="all")] = None,
     seeds: Annotated[
         int | None, Option(help="How many seeds, from 0 on.", min=1, show_default="the profile's")

@@ -14,15 +14,15 @@ from nacre.study.frozen.figures import plot_frozen
 from nacre.study.frozen.gates import Regime, Strength
 from nacre.study.frozen.run import FrozenRun, Start
 from nacre.study.frozen.table import print_rows, read_results, rows_of
+from nacre.study.profile import StudyProfile
 from nacre.study.runs import run_study, write_report
-from nacre.tasks.recipe import Profile
 
 
 @dataclass(frozen=True)
 class Frozen:
     """What to look at."""
 
-    profile: str = Profile.QUICK  # how finely
+    profile: str = StudyProfile.QUICK  # how finely
     start: Start = field(default_factory=Start)
     out: Path = Path("studies/frozen")
 

@@ -30,7 +30,7 @@ from nacre.study.frozen.solve import (
     solve_refrozen,
     solve_varying,
 )
-from nacre.tasks.recipe import Profile
+from nacre.study.profile import StudyProfile
 
 if TYPE_CHECKING:
     from nacre.study.runs import OnStep
@@ -48,7 +48,7 @@ class Resolution(NamedTuple):
     intervals: int  # most on which gates are frozen anew, a power of 2
 
 
-DETAIL = {Profile.QUICK: Resolution(1024, 5, 32), Profile.PAPER: Resolution(8192, 8, 64)}
+DETAIL = {StudyProfile.QUICK: Resolution(1024, 5, 32), StudyProfile.PAPER: Resolution(8192, 8, 64)}
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class FrozenRun:
 
     regime: str  # how gates change
     strength: str  # how much
-    profile: str = Profile.QUICK
+    profile: str = StudyProfile.QUICK
     start: Start = Start()
 
     def __post_init__(self) -> None:
         """Refuse unknown names."""
         variation_of(self.regime, self.strength)
-        choice("profile", self.profile, Profile)
+        choice("profile", self.profile, StudyProfile)
 
     @classmethod
     def of(cls, result: dict[str, Any]) -> FrozenRun:
@@ -112,7 +112,7 @@ class FrozenRun:
 
     def do(self, on_step: OnStep) -> dict[str, Any]:
         """Solve with changing and with frozen gates, and compare."""
-        detail = DETAIL[Profile(self.profile)]
+        detail = DETAIL[StudyProfile(self.profile)]
         found = compare(self.logit, detail.points)
         on_step(1, found["max_error"])
         halved = halve(self.logit, detail)

@@ -8,20 +8,20 @@ from typing import Any
 from rich.console import Console
 
 from nacre._util.checks import choice, whole
+from nacre.study.profile import StudyProfile
 from nacre.study.runs import run_study, write_report
 from nacre.study.spiral.data import PARTS
 from nacre.study.spiral.figures import plot_spiral
 from nacre.study.spiral.grid import GRIDS, Section
 from nacre.study.spiral.run import SpiralRun
 from nacre.study.spiral.table import print_rows, read_results, rows_of
-from nacre.tasks.recipe import Profile
 
 
 @dataclass(frozen=True)
 class SpiralStudy:
     """What to run."""
 
-    profile: str = Profile.QUICK
+    profile: str = StudyProfile.QUICK
     sections: Sequence[str] = tuple(Section)  # what to vary
     seeds: int | None = None  # how many, from 0 on; None for the profile's
     steps: int | None = None  # of training; None for the profile's
@@ -38,10 +38,10 @@ class SpiralStudy:
             >>> len(runs), str(runs[0])
             (10, '1 heads, sparsity 0.5, K=8, 150 points, seed 0')
         """
-        choice("profile", self.profile, Profile)
+        choice("profile", self.profile, StudyProfile)
         for section in self.sections:
             choice("section", section, Section)
-        grid = GRIDS[Profile(self.profile)]
+        grid = GRIDS[StudyProfile(self.profile)]
         seeds = grid.seeds if self.seeds is None else whole("seeds", self.seeds, 1)
         # A schedule of one step would begin at its end, with a rate of nearly 0.
         steps = grid.steps if self.steps is None else whole("steps", self.steps, 2)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from nacre.tasks.recipe import Profile
+from nacre.study.profile import StudyProfile
 
 WIDTH = 64  # of the layer; with 32 heads each head has 2 numbers
 
@@ -78,7 +78,7 @@ class SpiralGrid:
 
 # Quick takes minutes. Paper has the paper's values and seeds: days of one core, most for the longest spirals.
 GRIDS = {
-    Profile.QUICK: SpiralGrid(
+    StudyProfile.QUICK: SpiralGrid(
         heads=(1, 2, 4, 8, 16, 32),
         sparsities=(0.1, 0.3, 0.5, 0.7, 0.9),
         top_ks=(2, 8, 32),
@@ -86,7 +86,7 @@ GRIDS = {
         seeds=2,
         steps=250,
     ),
-    Profile.PAPER: SpiralGrid(
+    StudyProfile.PAPER: SpiralGrid(
         heads=(1, 2, 4, 8, 16, 32),
         sparsities=(0.1, 0.3, 0.5, 0.7, 0.8, 0.9),
         top_ks=(2, 4, 8, 16, 32),

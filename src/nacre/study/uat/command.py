@@ -13,14 +13,14 @@ from typing import Any
 from rich.console import Console
 
 from nacre._util.checks import choice
+from nacre.study.profile import StudyProfile
 from nacre.study.runs import run_study, write_report
 from nacre.study.uat.data import Target
 from nacre.study.uat.figures import plot_uat
 from nacre.study.uat.run import BUDGETS, UatRun, Variant
 from nacre.study.uat.table import print_rows, read_results, rows_of
-from nacre.tasks.recipe import Profile
 
-WIDTHS = {Profile.QUICK: (4, 16, 64), Profile.PAPER: (4, 8, 16, 32, 64)}
+WIDTHS = {StudyProfile.QUICK: (4, 16, 64), StudyProfile.PAPER: (4, 8, 16, 32, 64)}
 SEEDS = 3
 
 
@@ -28,7 +28,7 @@ SEEDS = 3
 class Uat:
     """What to train."""
 
-    profile: str = Profile.QUICK
+    profile: str = StudyProfile.QUICK
     out: Path = Path("studies/uat")
 
 
@@ -55,8 +55,8 @@ def run_uat(study: Uat) -> list[dict[str, Any]]:
 
 def runs_of(profile: str) -> list[UatRun]:
     """All runs of a profile, seed by seed, so that a part of them is of use."""
-    choice("profile", profile, Profile)
-    budgets, widths = BUDGETS[Profile(profile)], WIDTHS[Profile(profile)]
+    choice("profile", profile, StudyProfile)
+    budgets, widths = BUDGETS[StudyProfile(profile)], WIDTHS[StudyProfile(profile)]
     return [
         UatRun(target, variant, width, seed, budgets[target])
         for seed in range(SEEDS)

@@ -15,8 +15,8 @@ from torch.nn.functional import mse_loss
 
 from nacre._util.checks import choice, whole
 from nacre.layer.attention import NAC
+from nacre.study.profile import StudyProfile
 from nacre.study.uat.data import Points, Target, grid, held_out, training
-from nacre.tasks.recipe import Profile
 
 if TYPE_CHECKING:
     from nacre.study.runs import OnStep
@@ -46,8 +46,8 @@ class FitBudget(NamedTuple):
 # Paper: 150 epochs of 3,200 points by 64, as in the authors' demo (without their fixed rate: the noise that it
 # leaves hides the effect of the width). Quick: fewer but larger steps; a set has 8 times the pairs.
 BUDGETS = {
-    Profile.QUICK: {Target.SIN: FitBudget(500, 256, 2e-2), Target.SET: FitBudget(400, 64, 1e-2)},
-    Profile.PAPER: {Target.SIN: FitBudget(7500, 64, 1e-3), Target.SET: FitBudget(7500, 64, 1e-3)},
+    StudyProfile.QUICK: {Target.SIN: FitBudget(500, 256, 2e-2), Target.SET: FitBudget(400, 64, 1e-2)},
+    StudyProfile.PAPER: {Target.SIN: FitBudget(7500, 64, 1e-3), Target.SET: FitBudget(7500, 64, 1e-3)},
 }
 
 
