@@ -275,7 +275,7 @@ def test_the_shipped_recipe_reads_18_columns_of_64_features(tmp_path):
     assert len(task.splits) == 5
     network = task.network("sdpa", 0, 0).eval()
     batch = task.data.batch(task.splits[0].test[:2])
-    tokens, time, _ = network.tokens(batch.x, batch.time, batch.key_padding_mask)
+    tokens, time, *_ = network.tokens(batch.x, batch.time, batch.key_padding_mask)
     assert tokens.shape == (2, 18, 64 + 1)  # and where the column is
     assert time[0].tolist() == list(range(18))
     assert tokens[0, :, -1].tolist() == pytest.approx([i / 17 for i in range(18)])

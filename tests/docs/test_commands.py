@@ -20,7 +20,7 @@ SPIRAL = """
 data = { name = "spiral", n = 15 }
 split = { by = "group", folds = 5 }
 network = { d_model = 8, num_heads = 2 }
-training = { batch_size = 4, quick_steps = 12, quick_valid = 4 }
+training = { batch_size = 4, steps = 20, quick_valid = 4 }
 """
 BEARINGS = """
 data = { name = "bearings", steps = 4, average = 4 }
@@ -52,7 +52,7 @@ def spirals(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spirals")
     (folder / "spiral.toml").write_text(SPIRAL)
     said = small(commands("harness.md")[0], folder)
-    assert said.count("spiral, nac, fold ") == said.count("spiral, sdpa, fold ") == 2
+    assert said.count("spiral, nac, fold ") == said.count("spiral, sdpa, fold ") == 1
     return folder
 
 
@@ -60,19 +60,23 @@ def spirals(tmp_path_factory):
 def test_harness_from_nothing_to_a_table(spirals):
     _, table = commands("harness.md")
     said = small(table, spirals)
-    assert re.search(r"nac +[\d.]+ ± [\d.]+ +2/5", said)
-    assert re.search(r"sdpa +[\d.]+ ± [\d.]+ +2/5", said)
+    assert re.search(r"nac +[\d.]+ +1/5", said)
+    assert re.search(r"sdpa +[\d.]+ +1/5", said)
     assert {path.name for path in (spirals / "runs" / "plots").iterdir()} == {
-        "ranks-quick.png", "loss-spiral-quick.png",
+        "ranks-standard.png", "loss-spiral-standard.png",
     }  # fmt: skip
 
 
 def test_harness_shows_a_recipe_that_loads():
-    (text,) = blocks("harness.md", "toml")
-    task = load_task(parse_recipe(text, "small"))
+    bare, text = blocks("harness.md", "toml")
+    recipe = parse_recipe(text, "small")
+    task = load_task(recipe)
     assert len(task.data) == 60
-    assert task.network("nac", 0, 0).layer.config.top_k == 16
-    assert task.network("sdpa", 0, 0).layer.num_heads == 2
+    assert task.network("nac", 0, 0).layer.blocks[0].attention.config.top_k == 16
+    assert task.network("sdpa", 0, 0).layer.blocks[0].attention.num_heads == 2
+    assert recipe.at(Profile.STANDARD).network.d_model == 8
+    task = load_task(parse_recipe(f"data.name = 'spiral'\n{bare}", "bare"))
+    assert task.network("nac", 0, 0).layer.config.top_k == 8
 
 
 @pytest.mark.slow
@@ -119,7 +123,7 @@ def test_own_data_from_csv_to_predictions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks("your-own-data.md", "python")[0], "your-own-data.md", "exec"), {})
     (recipe,) = blocks("your-own-data.md", "toml")
-    (tmp_path / "pumps.toml").write_text(f"{recipe}\n[training]\nquick_steps = 80\n")
+    (tmp_path / "pumps.toml").write_text(f"{recipe}\n[training]\nsteps = 80\n")
     train, table, predict = commands("your-own-data.md")
     said = run(train, tmp_path)
     assert "The task is classification" in said

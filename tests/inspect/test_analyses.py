@@ -23,7 +23,7 @@ from nacre.io import saveable
 from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
 from support.drive import episode, write_episode
 from support.drive import write_run as write_drive_run
-from support.inspect import NEURONS, write
+from support.inspect import NAC_LAYER, NEURONS, write
 
 
 def blank(*lengths):
@@ -111,7 +111,7 @@ def test_strided_convolutions_are_matched(tmp_path):
     network = nacre.TaskNetwork("nac", "classification", 2, 3, d_model=8, num_heads=2, conv=[(4, 3, 2)])
     time = 50 + torch.rand(2, 21, dtype=torch.float64).cumsum(1)
     recording = record(network, torch.randn(2, 21, 2), time, out=tmp_path / "r")
-    layer = layer_of(recording, "layer")
+    layer = layer_of(recording, NAC_LAYER)
     assert layer.length(0) == 11
     from nacre.inspect.analysis.labels import _input_steps
 
@@ -270,7 +270,7 @@ def test_health_of_a_drive_sees_all_of_its_windows(tmp_path, monkeypatch):
     said = torch.cat([y.answer for y in seen]).numpy()
     np.testing.assert_allclose(said, np.asarray(recording.array("output")[0]), rtol=1e-5, atol=1e-5)
     assert len(seen) == 2
-    assert found.neurons["query"] == recording.model().layer.config.d_model
+    assert found.neurons["query"] == recording.model().layer.blocks[0].attention.config.d_model
 
 
 @saveable("nac across in a test")

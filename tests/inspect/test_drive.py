@@ -21,6 +21,7 @@ from nacre.train.evaluate import outputs_of, predict, score
 from support.drive import episode, write_episode
 from support.drive import network as drive_network
 from support.drive import write_run as write_drive_run
+from support.inspect import NAC_LAYER, layer_call
 
 pytestmark = pytest.mark.slow
 
@@ -96,16 +97,17 @@ def test_the_answer_at_each_moment_is_the_networks_answer_to_its_window(drive):
 
 def test_a_step_of_a_drive_is_the_last_query_of_its_window(drive):
     _, _, task, network, recording, _ = drive
-    layer = recording.layers["layer"]
+    layer = recording.layers[NAC_LAYER]
     for sample, index in enumerate(moments_of(task, recording)):
         assert layer.length(sample) == len(index)
         first = task.data.time[task.data.start[index[0]]]
         assert same(layer.time(sample), task.data.time[(task.data.start + task.data.length - 1)[index]] - first)
         for i, moment in enumerate(index):
             batch = task.data.batch(moment.view(1))
-            tokens, time, padding = network.tokens(batch.x, batch.time, batch.key_padding_mask)
+            tokens, *rest = network.tokens(batch.x, batch.time, batch.key_padding_mask)
             with torch.no_grad():
-                _, trace = network.layer(tokens, time=time, key_padding_mask=padding, return_trace=True)
+                nac, call = layer_call(network, tokens, *rest)
+                _, trace = nac(**call, return_trace=True)
             valid = trace.valid[0, :, -1]
             assert same(layer.array("valid")[sample, i], valid)
             shift = i + 1 - tokens.shape[1]  # frame of the drive on which the window begins
@@ -120,7 +122,7 @@ def test_a_step_of_a_drive_is_the_last_query_of_its_window(drive):
 
 def test_a_moment_attends_to_frames_of_its_window_and_to_none_after_it(drive):
     _, _, task, _, recording, _ = drive
-    layer = recording.layers["layer"]
+    layer = recording.layers[NAC_LAYER]
     for sample, index in enumerate(moments_of(task, recording)):
         for i in range(len(index)):
             valid = np.asarray(layer.array("valid")[sample, i])
@@ -132,7 +134,7 @@ def test_a_moment_attends_to_frames_of_its_window_and_to_none_after_it(drive):
 
 
 def test_means_of_a_drive_are_those_of_its_pairs(drive):
-    layer = drive[-2].layers["layer"]
+    layer = drive[-2].layers[NAC_LAYER]
     weights = np.asarray(layer.array("weights")[...], np.float64)
     states = np.asarray(layer.array("states")[...])
     for group in BACKBONE:
@@ -155,8 +157,8 @@ def test_a_rerun_of_a_drive_gives_what_was_recorded_bit_by_bit(drive):
         outputs = rerun.outputs()
         assert outputs.answer is None
         assert same(outputs.curve[0], recording.array("output")[sample, : len(moments[sample])])
-        layer = recording.layers["layer"]
-        assert same(rerun.gates([], "layer"), layer.array("gates")[sample, : len(moments[sample])])
+        layer = recording.layers[NAC_LAYER]
+        assert same(rerun.gates([], NAC_LAYER), layer.array("gates")[sample, : len(moments[sample])])
         few = Rerun(recording, sample, steps=3).outputs().curve[0]
         torch.testing.assert_close(few, outputs.curve[0, :3], atol=1e-5, rtol=1e-5)
     index = torch.cat(moments)
@@ -173,7 +175,7 @@ def test_long_and_short_drives_are_recorded_alike(tmp_path):
         result = json.loads((run / "result.json").read_bytes())
         (run / "result.json").write_text(json.dumps(result | {"fold": fold}))
         recording = record_run(run, 3, data_dir=tmp_path)
-        layer = recording.layers["layer"]
+        layer = recording.layers[NAC_LAYER]
         for sample, index in enumerate(moments_of(task, recording)):
             assert layer.length(sample) == len(index)
             assert np.asarray(layer.array("valid")[sample, : len(index)]).any(-1).all()

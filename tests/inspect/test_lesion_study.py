@@ -75,7 +75,7 @@ def by_hand(path, network, truth, lengths=(14, 9), **about):
 
 def task_network(kind, outputs, **options):
     network = nacre.TaskNetwork("nac", kind, 2, outputs, d_model=8, num_heads=2, **options)
-    restless(network.layer)
+    restless(network.layer.blocks[0].attention)
     return network.eval()
 
 
@@ -138,7 +138,7 @@ def test_one_class_of_a_sample(tmp_path):
 def test_padding_adds_nothing_to_the_answer_to_a_sample(tmp_path):
     network = task_network("classification", 3)
     with torch.no_grad():
-        network.layer.out_proj.bias += 3  # which padding would show
+        network.layer.blocks[0].attention.out_proj.bias += 3  # which padding would show
     padding = torch.arange(12) >= torch.tensor([[12], [5], [8]])
     time = torch.rand(3, 12).double().cumsum(1)
     recording = record(network, torch.randn(3, 12, 2), time, padding, out=tmp_path / "r")

@@ -16,6 +16,7 @@ from nacre.inspect.recording.layer_writer import PAIR_GATES
 from nacre.layer import pairs
 from nacre.layer.trace import BACKBONE
 from nacre.native import library
+from support.inspect import NAC_LAYER, layer_call
 from support.inspect_recordings import STEPS, WIDTH, Broken, Two, assert_holds, bits, padded, sequences
 
 # The model is left alone
@@ -249,12 +250,10 @@ def test_a_task_network_is_recorded_and_run_again(kind, tmp_path):
     padding[1, 20:] = True
     with torch.no_grad():
         plain = network(x, time, padding)
-        _, trace = network.layer(
-            **dict(zip(("query", "time", "key_padding_mask"), network.tokens(x, time, padding), strict=True)),
-            return_trace=True,
-        )
+        nac, call = layer_call(network, *network.tokens(x, time, padding))
+        _, trace = nac(**call, return_trace=True)
     recording = record(network, x, time, padding, out=tmp_path / "look")
-    assert_holds(recording.layers["layer"], trace)
+    assert_holds(recording.layers[NAC_LAYER], trace)
     output = np.asarray(recording.array("output")[...])
     assert output.shape == (2, 30, 5)
     for sample in range(2):

@@ -23,6 +23,7 @@ from nacre.tasks.recipe import load_recipe, to_toml
 from nacre.tasks.task import load_task
 from nacre.train.evaluate import outputs_of, predict, score
 from nacre.train.run_cell import run_cell
+from support.inspect import NAC_LAYER, layer_call
 from support.train import cell, spirals
 
 DATA = {
@@ -117,13 +118,14 @@ def test_answers_in_a_recording_are_those_that_are_scored(run_of):
 def test_the_layer_in_a_recording_is_the_layer(run_of):
     _, recording, task, network = run_of
     index = task.splits[1].test[:3]
-    layer = recording.layers["layer"]
-    assert list(recording.layers) == ["layer"]
+    layer = recording.layers[NAC_LAYER]
+    assert list(recording.layers) == [NAC_LAYER]
     for sample in range(3):
         batch = task.data.batch(index[sample : sample + 1])
-        tokens, time, padding = network.tokens(batch.x, batch.time, batch.key_padding_mask)
+        tokens, time, padding, _ = network.tokens(batch.x, batch.time, batch.key_padding_mask)
         with torch.no_grad():
-            _, trace = network.layer(tokens, time=time, key_padding_mask=padding, return_trace=True)
+            nac, call = layer_call(network, tokens, time, padding)
+            _, trace = nac(**call, return_trace=True)
         length = tokens.shape[1]
         assert layer.length(sample) == recording.length("output", sample) == length
         assert same(layer.time(sample), time[0].double())
@@ -145,9 +147,10 @@ def test_where_a_network_answers_once_its_curve_is_what_it_reads_of_each_state(r
     index = task.splits[1].test[:3]
     for sample in range(3):
         batch = task.data.batch(index[sample : sample + 1])
-        tokens, time, padding = network.tokens(batch.x, batch.time, batch.key_padding_mask)
+        tokens, time, padding, base = network.tokens(batch.x, batch.time, batch.key_padding_mask)
         with torch.no_grad():
-            want = network.answer(network.layer(tokens, time=time, key_padding_mask=padding))[0]
+            states = network.layer(tokens, time=time, key_padding_mask=padding)
+            want = network.answer(states, None if base is None else base.unsqueeze(1))[0]
         assert same(recording.array("output")[sample, : len(want)], want)
 
 
@@ -193,14 +196,14 @@ def test_a_rerun_gives_what_was_recorded_bit_by_bit(run_of):
 
 def test_gates_of_a_rerun_are_those_that_were_recorded_bit_by_bit(run_of):
     _, recording, _, _ = run_of
-    layer = recording.layers["layer"]
+    layer = recording.layers[NAC_LAYER]
     for sample in range(3):
         rerun = Rerun(recording, sample)
-        assert same(rerun.gates([], "layer"), layer.array("gates")[sample, : layer.length(sample)])
-        quiet = rerun.gates([Lesion("motor", 0, head=1)], "layer")[:, :, layer.gates.index("phi")]
+        assert same(rerun.gates([], NAC_LAYER), layer.array("gates")[sample, : layer.length(sample)])
+        quiet = rerun.gates([Lesion("motor", 0, head=1)], NAC_LAYER)[:, :, layer.gates.index("phi")]
         assert quiet[:, 1].std() < 1e-6
         assert same(quiet[:, 0], layer.array("gates")[sample, : layer.length(sample), 0, 0])
-        assert same(rerun.gates([], "layer"), layer.array("gates")[sample, : layer.length(sample)])
+        assert same(rerun.gates([], NAC_LAYER), layer.array("gates")[sample, : layer.length(sample)])
 
 
 def test_the_metric_over_samples_is_the_tasks_own(run_of):
@@ -301,7 +304,7 @@ def test_a_trained_run_is_recorded_with_the_metric_of_its_result(trained):
     result = json.loads((trained.directory / "result.json").read_bytes())
     assert value == pytest.approx(result["value"], rel=1e-6)
     assert recording.about.time_unit == "radians"
-    assert not recording.layers["layer"].has("inter")  # means are enough, unless one asks for more
+    assert not recording.layers[NAC_LAYER].has("inter")  # means are enough, unless one asks for more
 
 
 @pytest.mark.slow

@@ -59,6 +59,17 @@ def write(path, states, answers, *, gates=None, truth=None, inputs=None, start=0
     return Recording(path)
 
 
+NAC_LAYER = "layer.blocks.0.attention"  # of a task network
+
+
+def layer_call(network, x, time, padding, base=None):
+    """The NAC layer of a task network, and what it is called with when the network reads these tokens."""
+    stack = network.layer
+    block = stack.blocks[0]
+    x = block.attention_norm(stack.embed(x.masked_fill(padding.unsqueeze(-1), 0)))
+    return block.attention, {"query": x, "time": time, "key_padding_mask": padding}
+
+
 def slow(random, steps, columns, memory=0.95):
     """Noise [steps, columns] that forgets slowly, as states of neurons do."""
     x = np.empty((steps, columns))

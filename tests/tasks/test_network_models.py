@@ -170,9 +170,13 @@ def test_a_batch_of_which_nothing_is_scored_has_loss_0_and_no_gradient(kind):
 
 
 def test_the_unit_of_time_goes_to_the_layer_unless_an_option_says_otherwise():
-    assert make("cfc-fc", time_scale=7.0).layer.to_config()["time_scale"] == 7.0
-    own = make("cfc-fc", time_scale=7.0, options={"time_scale": 2.0})
-    assert own.layer.to_config()["time_scale"] == 2.0
+    def layers(**options):
+        network = make("cfc-fc", time_scale=7.0, depth=2, options=options)
+        return network, [block.attention.time_scale for block in network.layer.blocks]
+
+    assert layers()[1] == [7.0, 7.0]
+    own, scales = layers(time_scale=2.0)
+    assert scales == [2.0, 2.0]
     assert own.to_config()["options"] == {"time_scale": 2.0}
 
 
@@ -180,7 +184,7 @@ def test_options_are_not_changed_by_the_network():
     options = {"top_k": 3}
     network = make("nac", time_scale=7.0, options=options)
     assert options == network.to_config()["options"] == {"top_k": 3}
-    assert network.layer.config.top_k == 3
+    assert network.layer.blocks[0].attention.config.top_k == 3
 
 
 def test_dropout_comes_before_every_dense_layer_and_only_in_training():

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nacre.data.files.catalogue import CATALOG
+from nacre.data.files.catalogue import CATALOG, DERIVED
 from nacre.tasks.listing import print_tasks
 from nacre.tasks.recipe import (
     ImageRecipe,
     NetworkRecipe,
+    Profile,
     Recipe,
     SplitRecipe,
     TrainingRecipe,
@@ -23,8 +24,17 @@ from nacre.tasks.recipe import (
 )
 from support.hypothesis import examples
 
-SHIPPED = ["bearings", "carracing", "ettm1", "event-mnist", "event-mnist-11", "jena", "person-activity"]
-SHIPPED += ["spiral", "udacity"]
+SHIPPED = [
+    "bearings",
+    "carracing",
+    "ettm1",
+    "ettm1-gaps",
+    "ettm1-irregular",
+    "event-mnist",
+    "event-mnist-11",
+    "jena",
+]
+SHIPPED += ["jena-gaps", "jena-irregular", "person-activity", "spiral", "udacity"]
 # The paper's table of hyper-parameters: convolutions, width, heads, dense, batch, epochs.
 PAPER = {
     "event-mnist": (((64, 5, 1), (64, 5, 1)), 64, 8, (32,), 32, 150),
@@ -47,7 +57,7 @@ def test_shipped_recipes_load_and_come_back_from_toml(name):
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.summary
-    assert recipe.data["name"] in CATALOG
+    assert recipe.data["name"] in {*CATALOG, *DERIVED}
     assert parse_recipe(to_toml(recipe), name) == recipe
     assert load_recipe(Path(name)) == recipe
 
@@ -73,9 +83,13 @@ def test_windows_and_splits_are_as_described():
         "bearings": "auto",
         "carracing": "auto",
         "ettm1": "time",
+        "ettm1-gaps": "group",
+        "ettm1-irregular": "time",
         "event-mnist": "official",
         "event-mnist-11": "official",
         "jena": "time",
+        "jena-gaps": "group",
+        "jena-irregular": "time",
         "person-activity": "group",
         "spiral": "group",
         "udacity": "group",
@@ -252,6 +266,10 @@ def test_the_digest_depends_on_everything_else():
             "dense": [4],
             "dropout": 0.5,
             "time_scale": 2.0,
+            "block": False,
+            "depth": 2,
+            "relative": False,
+            "linear": False,
             "image": ImageRecipe([[4, 3, 2]]),
         },
         "training": {
@@ -260,8 +278,11 @@ def test_the_digest_depends_on_everything_else():
             "weight_decay": 0.0,
             "batch_size": 3,
             "clip": 2.0,
+            "schedule": "constant",
+            "warmup": 0.5,
             "epochs": 3,
             "patience": 3,
+            "steps": 3,
             "quick_steps": 3,
             "quick_valid": 3,
             "augment": "steering",
@@ -295,3 +316,48 @@ def test_images_are_looked_at_as_in_the_paper():
 def test_bad_images_are_named(text, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(f"[network.image]\n{text}", "mine")
+
+
+# --- profiles -----------------------------------------------------------------------------------------------
+
+SIZED = """
+[data]
+name = "spiral"
+[network]
+d_model = 64
+dense = [8]
+[standard.network]
+d_model = 32
+[standard.training]
+steps = 70
+"""
+
+
+def test_a_profile_changes_what_the_recipe_says():
+    recipe = parse_recipe(SIZED, "mine")
+    assert recipe.at(Profile.PAPER) is recipe
+    small = recipe.at(Profile.STANDARD)
+    assert small == recipe.at(Profile.QUICK) == small.at(Profile.STANDARD)
+    assert (small.network.d_model, small.network.dense, small.training.steps) == (32, (8,), 70)
+    assert parse_recipe(to_toml(small), "mine") == small
+    assert parse_recipe(to_toml(recipe), "mine") == recipe
+    plain = parse_recipe(SIZED.partition("[standard")[0], "mine")
+    assert plain.at(Profile.STANDARD) is plain
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[standard.split]\nfolds = 3", "table of standard must be one of 'network', 'training', got 'split'"),
+        ("[standard.network]\nwidth = 3", r"unknown key standard.network.width"),
+        ("[standard.network]\nd_model = 0", "network.d_model must be at least 2, got 0"),
+        ("[training]\nschedule = 'linear'", "training.schedule must be one of 'cosine', 'constant'"),
+        ("[training]\nwarmup = 1.5", "training.warmup must lie in"),
+        ("[network]\nblock = 1", "network.block must be True or False"),
+        ("[network]\ndepth = 0", "network.depth must be at least 1"),
+        ("standard = 3", r"standard must be a table, \[standard\], got 3"),
+    ],
+)
+def test_profiles_and_blocks_are_checked(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(text, "mine")

@@ -182,6 +182,10 @@ def test_a_network_is_as_the_recipe_says():
         "dropout": 0.25,
         "time_scale": 9.0,
         "options": {},
+        "block": True,
+        "depth": 1,
+        "relative_to": [],
+        "window": None,
         "image": None,
     }
 

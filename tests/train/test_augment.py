@@ -7,7 +7,7 @@ import torch
 
 from nacre.data.batches import Indexed
 from nacre.tasks.augment import AUGMENTATIONS
-from nacre.tasks.recipe import ImageRecipe, NetworkRecipe
+from nacre.tasks.recipe import ImageRecipe, NetworkRecipe, Profile
 from nacre.train import fit
 from nacre.train.run_cell import run_cell
 from support.callbacks import Crash, crash
@@ -29,7 +29,7 @@ def replace_steering(monkeypatch, change):
 def test_only_training_batches_are_changed():
     task = tiny()
     split, recipe = task.splits[0], task.recipe.training
-    train, valid = fit._loaders(task.data, split, recipe, fit.budget_of(recipe, "quick", 16), 0)
+    train, valid = fit._loaders(task.data, split, recipe, fit.budget_of(recipe, Profile.QUICK, 16), 0)
     plain = Indexed(task.data)
     for index, batch in zip(valid.sampler, valid, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(batch, plain[index], strict=True))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import ClassVar
 
 import lightning as L
 import pytest
@@ -13,8 +14,8 @@ from nacre.data import from_arrays
 from nacre.data.batches import Rounds
 from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, TrainingRecipe
 from nacre.train import fit as fit_module
-from nacre.train.fit import QUICK_ROUNDS, Budget, budget_of, fit, looked_at
-from nacre.train.lightning_module import Training
+from nacre.train.fit import ROUNDS, Budget, budget_of, fit, looked_at
+from nacre.train.lightning_module import Training, rate_share
 from nacre.train.run_cell import run_cell
 from support.callbacks import Break
 from support.train import MODEL, TINY, cell, read_log, spirals, steps_of_part, task_of, waves, with_data
@@ -55,12 +56,43 @@ class Gradients(L.Callback):
         return [torch.cat([g.flatten() for g in step]).norm().item() for step in self.seen]
 
 
-@given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 64))
-def test_a_quick_budget_has_six_rounds_that_hold_the_recipes_steps(quick_steps, sequences, batch_size):
-    recipe = TrainingRecipe(quick_steps=quick_steps, batch_size=batch_size, patience=7, quick_valid=33)
-    budget = budget_of(recipe, Profile.QUICK, sequences)
-    assert budget == Budget(Profile.QUICK, 6, budget.steps, 7, 33)
-    assert quick_steps <= budget.rounds * budget.steps < quick_steps + 6
+@given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 64), st.sampled_from([*ROUNDS]))
+def test_a_budget_of_steps_has_rounds_that_hold_them(steps, sequences, batch_size, profile):
+    name = {Profile.QUICK: "quick_steps", Profile.STANDARD: "steps"}[profile]
+    recipe = TrainingRecipe(**{name: steps}, batch_size=batch_size, patience=7, quick_valid=33)
+    budget = budget_of(recipe, profile, sequences)
+    rounds = ROUNDS[profile]
+    assert budget == Budget(profile, rounds, budget.steps, 7, 33)
+    assert steps <= budget.rounds * budget.steps < steps + rounds
+
+
+@given(st.integers(1, 500), st.floats(0, 1))
+def test_the_learning_rate_rises_to_its_value_and_falls_to_zero(steps, warmup):
+    recipe = TrainingRecipe(warmup=warmup)
+    shares = [rate_share(step, recipe, steps) for step in range(steps)]
+    assert all(0 <= share <= 1 for share in shares)
+    top = shares.index(max(shares))
+    assert shares[:top] == sorted(shares[:top])
+    assert shares[top:] == sorted(shares[top:], reverse=True)
+    if warmup * steps >= 1:
+        assert shares[0] <= 1 / (warmup * steps)
+    if (1 - warmup) * steps >= 1:
+        assert shares[-1] == pytest.approx(0, abs=1e-12)
+    constant = TrainingRecipe(warmup=warmup, schedule="constant")
+    assert {rate_share(step, constant, steps) for step in range(steps)} == {1.0}
+
+
+def test_training_follows_the_schedule(tmp_path):
+    class Rates(L.Callback):
+        seen: ClassVar[list[float]] = []
+
+        def on_train_batch_start(self, trainer, *args):
+            self.seen.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    task = waves(quick_steps=12, lr=0.25, warmup=0.5)
+    train(task, tmp_path, callbacks=(Rates(),))
+    recipe = task.recipe.training
+    assert Rates.seen == pytest.approx([0.25 * rate_share(step, recipe, 12) for step in range(12)])
 
 
 @pytest.mark.parametrize(("sequences", "steps"), [(64, 4), (65, 5), (1, 1)])
@@ -128,7 +160,7 @@ def test_the_weights_kept_are_those_of_the_best_validation_loss(tmp_path):
 def test_training_ends_after_so_many_rounds_without_a_better_loss(tmp_path, patience):
     _, fitted = train(waves(quick_steps=30, lr=0.5, patience=patience), tmp_path)
     losses = [row["valid_loss"] for row in read_log(tmp_path)]
-    assert len(losses) < QUICK_ROUNDS
+    assert len(losses) < ROUNDS[Profile.QUICK]
     assert len(losses) == losses.index(min(losses)) + 1 + patience
     assert fitted.stopped_early
     assert fitted.steps_taken == 5 * len(losses)
@@ -232,7 +264,7 @@ def test_a_seed_decides_all_that_is_random(tmp_path):
 
 def test_each_step_draws_its_own_dropout_and_the_same_when_it_is_repeated(monkeypatch):
     task = waves()
-    module = Training(task.network(MODEL, 0, 0), task.recipe.training, 0)
+    module = Training(task.network(MODEL, 0, 0), task.recipe.training, 0, 12)
     drawn = []
     for step in (0, 1, 0):
         monkeypatch.setattr(Training, "global_step", step)

@@ -56,7 +56,7 @@ def strided():
 def training(task, model, group):
     torch.manual_seed(0)
     network = task.network(model, 0, 0).double()
-    module = Training(network, task.recipe.training, 0, group)
+    module = Training(network, task.recipe.training, 0, 12, group)
     module.logged = []
     module.log = lambda name, value, **options: module.logged.append((name, value, options))
     return module

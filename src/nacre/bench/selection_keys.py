@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre.layer.config import NACConfig
-from nacre.layer.encoder import NACBlock, NACEncoder
+from nacre.layer.encoder import NACEncoder, ResidualBlock
 
 TRAINED = "trained layer"
 
@@ -119,7 +119,7 @@ def _forecast(net: NACEncoder, head: nn.Linear, x: Tensor, stamp: Tensor) -> Ten
 def learned_keys(net: NACEncoder, x: Tensor, stamp: Tensor) -> tuple[Tensor, Tensor]:
     """Queries and keys [B, H, T, D] of the last layer."""
     block = net.layers[-1]
-    assert isinstance(block, NACBlock)
+    assert isinstance(block, ResidualBlock)
     seen: list[Tensor] = []
 
     def remember(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -26,7 +26,10 @@ def train(
         list[str] | None,
         Option("--model", "-m", help="Models or patterns such as 'nac-*', repeated.", show_default="nac"),
     ] = None,
-    profile: Annotated[Profile, Option(help="paper: all epochs; quick: few steps.")] = Profile.PAPER,
+    profile: Annotated[
+        Profile,
+        Option(help="quick: a smoke run; standard: small networks, minutes; paper: its sizes and epochs, hours."),
+    ] = Profile.STANDARD,
     folds: Annotated[
         int | None, Option(help="How many of the folds, from the first on.", min=1, show_default="all")
     ] = None,
@@ -62,7 +65,7 @@ def tune(
     task: Annotated[str, Argument(help="A task, see `nacre tasks`, or a recipe of your own (.toml).")],
     model: Annotated[str, Option("--model", "-m", help="The model.")] = "nac",
     trials: Annotated[int, Option(help="Trials in all, those already done included.", min=1)] = 30,
-    profile: Annotated[Profile, Option(help="How much each trial trains.")] = Profile.PAPER,
+    profile: Annotated[Profile, Option(help="How much each trial trains.")] = Profile.STANDARD,
     folds: Annotated[int, Option(help="Folds whose validation parts judge a trial.", min=1)] = 1,
     only: Annotated[
         list[str] | None,

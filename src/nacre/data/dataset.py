@@ -77,6 +77,8 @@ class Dataset:
         classes: Names of the classes; empty for numbers.
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
+        guess: Columns of `values` that are a first guess of the targets: one for all of them, or one for each.
+        window: In forecasting, how many rows a window has if none is missing, and the time between them.
         test: [n] bool, the official test part; None where there is none.
         transfer: [n] bool, sequences of other machines: in no part of a fold, but scored separately by `metrics`.
         metrics: Metrics that only this data set has.
@@ -104,6 +106,8 @@ class Dataset:
     classes: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     target_column: int | None = None
+    guess: tuple[int, ...] = ()
+    window: tuple[int, float] | None = None
     test: Tensor | None = None
     transfer: Tensor | None = None
     metrics: DatasetMetrics | None = None
@@ -145,7 +149,8 @@ class Dataset:
     def stop(self) -> Tensor:
         """[n] the row after the last one that a sequence uses, as input or as target."""
         ahead = len(self.targets) if self.kind is Kind.FORECASTING else 0
-        return self.start + self.length + ahead
+        # Where rows are missing, fewer are ahead: this is as far as it can be.
+        return (self.start + self.length + ahead).clamp(max=len(self.values))
 
     def rows(self, index: Tensor) -> Tensor:
         """Rows that are inputs of some of these sequences, ascending, each once."""

@@ -28,26 +28,44 @@ _ADVICE = {
 }
 
 
-class NACBlock(nn.Module):
-    """One layer of the stack: x + attention(norm(x)), then x + feed_forward(norm(x))."""
+class ResidualBlock(nn.Module):
+    """x + attention(norm(x)), then x + feed_forward(norm(x)).
 
-    def __init__(self, attention: NAC, d_feedforward: int, **factory: Unpack[Factory]) -> None:
+    Args:
+        attention: Any model from [B, T, width] to [B, T, width], called like those of the zoo.
+        width: Width of input and output.
+        d_feedforward: Hidden width of the feed-forward network.
+        dropout: Share of what either branch adds that is dropped in training.
+
+    Example:
+        >>> block = ResidualBlock(NAC(8, 2), 8, 32)
+        >>> block(torch.randn(2, 5, 8), None, None).shape
+        torch.Size([2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        attention: nn.Module,
+        width: int,
+        d_feedforward: int,
+        dropout: float = 0.0,
+        **factory: Unpack[Factory],
+    ) -> None:
         super().__init__()
-        width = attention.config.d_model
-        self.attention = attention
+        self.attention: Any = attention  # of NAC, or of any other class of the zoo
         self.attention_norm = nn.LayerNorm(width, **factory)
         self.feedforward_norm = nn.LayerNorm(width, **factory)
         self.feedforward = nn.Sequential(
             nn.Linear(width, d_feedforward, **factory), nn.GELU(), nn.Linear(d_feedforward, width, **factory)
         )
-        self.dropout = nn.Dropout(attention.config.dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, time: Tensor | None, padding: Tensor | None) -> Tensor:
-        """[B, T, d_model] -> [B, T, d_model]."""
+        """[B, T, width] -> [B, T, width]."""
         return self._add(x, self.attention(self.attention_norm(x), time=time, key_padding_mask=padding))
 
     def step(self, x: Tensor, state: StreamState, time: Tensor | None) -> tuple[Tensor, StreamState]:
-        """[B, d_model] -> [B, d_model]."""
+        """[B, width] -> [B, width], where the attention is a causal NAC layer."""
         found, state = self.attention.step(self.attention_norm(x), state, time=time)
         return self._add(x, found), state
 
@@ -102,11 +120,13 @@ class NACEncoder(nn.Module):
         self.embed = None
         if config.width != config.d_model:
             self.embed = nn.Linear(config.width, config.d_model, **factory)
-        self.layers = nn.ModuleList(NACBlock(a, width, **factory) for a in layers)
+        self.layers = nn.ModuleList(
+            ResidualBlock(layer, config.d_model, width, config.dropout, **factory) for layer in layers
+        )
         self.norm = nn.LayerNorm(config.d_model, **factory)
 
-    def _blocks(self) -> list[NACBlock]:
-        return [block for block in self.layers if isinstance(block, NACBlock)]
+    def _blocks(self) -> list[ResidualBlock]:
+        return [block for block in self.layers if isinstance(block, ResidualBlock)]
 
     @explain(RENAMED)
     def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:

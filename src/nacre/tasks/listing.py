@@ -4,17 +4,19 @@ from rich.console import Console
 
 from nacre._util.text import console_table
 from nacre.tasks.controls import CONTROLS
-from nacre.tasks.recipe import Recipe, list_recipes, load_recipe
+from nacre.tasks.recipe import Profile, Recipe, list_recipes, load_recipe
 
 
 def print_tasks() -> None:
     """Print the tasks that nacre comes with, and the controls."""
     console = Console(highlight=False)
-    table = console_table(("name", "what", "epochs", "quick steps"), title="tasks", left=["what"])
+    table = console_table(("name", "what", "steps", "epochs", "quick steps"), title="tasks", left=["what"])
     for name in list_recipes():
         recipe = load_recipe(name)
         what = f"{recipe.summary}\n[dim]{_details(recipe)}[/]"
-        table.add_row(name, what, str(recipe.training.epochs), str(recipe.training.quick_steps))
+        standard = recipe.at(Profile.STANDARD).training
+        steps = (standard.steps, recipe.training.epochs, standard.quick_steps)
+        table.add_row(name, what, *map(str, steps))
     console.print(table)
     table = console_table(("name", "what"), title="controls", left=["what"])
     for name, control in CONTROLS.items():

@@ -1,8 +1,8 @@
-"""`TaskNetwork`: scaling, convolutions, one layer of the zoo, a read-out. Models differ in the layer."""
+"""`TaskNetwork`: scaling, convolutions, blocks around a model, a read-out. Models differ in the layer."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,20 @@ from nacre.layer.inputs import padding_mask, sequence, time_stamps
 from nacre.models._registry import create, model_options
 from nacre.tasks.convolution import TemporalConvolution
 from nacre.tasks.image_encoder import ImageEncoder, ImageTokens
+from nacre.tasks.stack import ModelStack
+from nacre.tasks.window_map import WindowMap
+from nacre.wiring.builders import DEFAULT_SEED
+
+_WINDOWS = 4096  # of the training part from which the spread of relative features is taken
+
+
+class LayerInput(NamedTuple):
+    """What a network gives its layer, and what its answers are added to."""
+
+    x: Tensor  # [B, tokens, width]
+    time: Tensor  # [B, tokens]
+    padding: Tensor  # [B, tokens]
+    base: Tensor | None  # [B, 1 or outputs] or, each step, [B, tokens, 1 or outputs], in the data's units
 
 
 @saveable("network")
@@ -24,6 +38,9 @@ class TaskNetwork(nn.Module):
     Features are scaled by buffers that `fit_scale` takes from training rows, and the time since the first step, in
     units of `time_scale`, is one more feature, for models without a sense of time. The read-out of a sequence is
     the mean over its valid steps, that of forecasts and frames the last one.
+
+    Forecasts are answered relative to the last known value of what is forecast, from features relative to their
+    own last values, and with a linear map of the window beside the layer: what changes is what must be learned.
 
     Args:
         model: Name of the model, see `nacre.list_models`.
@@ -37,6 +54,11 @@ class TaskNetwork(nn.Module):
         dropout: Share of what is dropped before each dense layer in training.
         time_scale: Unit of time for the layer: about how long a sequence lasts.
         options: Further options of the model.
+        block: Whether the layer stands in residual blocks (`ModelStack`), or alone between input and read-out.
+        depth: Number of blocks.
+        relative_to: Columns that answers are relative to: one, or one for each number. In forecasts, at the last
+            step; there all features are taken relative to their last values, too.
+        window: Points and time step of the grid on which a linear map of the window is added to a forecast.
         image: If rows are images: `size`, height and width, and further options of `ImageEncoder`. Frames get
             no time feature, so that each is encoded once while they stream in.
 
@@ -61,10 +83,15 @@ class TaskNetwork(nn.Module):
         dropout: float = 0.0,
         time_scale: float = 1.0,
         options: dict[str, Any] | None = None,
+        block: bool = True,
+        depth: int = 1,
+        relative_to: Sequence[int] = (),
+        window: tuple[int, float] | None = None,
         image: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self.config |= {"relative_to": list(relative_to), "window": None if window is None else list(window)}
         self.kind = Kind(kind)
         if self.kind.each_step and any(stride > 1 for _, _, stride in conv):
             raise ValueError(
@@ -83,11 +110,17 @@ class TaskNetwork(nn.Module):
         self.frames = self.eye is not None and self.eye.tokens is ImageTokens.FRAMES
         width = d_input if self.eye is None else self.eye.width
         self.front = TemporalConvolution(width if self.frames else width + 1, conv)
-        options = dict(options or {})
-        known = model_options(model)  # None: those of NAC, which has a sense of time
-        if known is None or "time_scale" in known:
-            options.setdefault("time_scale", time_scale)
-        self.layer = create(model, d_input=self.front.width, d_model=d_model, num_heads=num_heads, **options)
+        sizes = {"d_model": d_model, "num_heads": num_heads}
+        each = [_options(model, options or {}, time_scale, number) for number in range(depth)]
+        if block:
+            models = [create(model, d_input=d_model, **sizes, **one) for one in each]
+            self.layer = ModelStack(models, self.front.width, d_model, dropout)
+        elif depth == 1:
+            self.layer = create(model, d_input=self.front.width, **sizes, **each[0])
+        else:
+            raise ValueError(f"depth must be 1 without blocks, got {depth}")
+        self.relative_to = list(relative_to)
+        self.window = WindowMap(*window, d_input=d_input, outputs=outputs) if window else None
         widths = [d_model, *dense]
         hidden = [
             part
@@ -109,11 +142,16 @@ class TaskNetwork(nn.Module):
         if data.has_images:
             self.shift, self.scale = (torch.full_like(self.shift, 127.5) for _ in range(2))
         else:
-            rows = data.values[data.rows(train)].double()
+            rows = relative_rows(data, train) if self._from_last else data.values[data.rows(train)].double()
             self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
         if not self.kind.has_classes:
-            mean, spread = answer_scale(data, train)
+            mean, spread = answer_scale(data, train, self.relative_to)
             self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
+
+    @property
+    def _from_last(self) -> bool:
+        """Whether features are relative to their last values."""
+        return bool(self.relative_to) and self.kind is Kind.FORECASTING
 
     @explain(RENAMED)
     def forward(self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
@@ -126,41 +164,51 @@ class TaskNetwork(nn.Module):
         """
         return self.from_tokens(*self.tokens(x, time, key_padding_mask))
 
-    def from_tokens(self, tokens: Tensor, time: Tensor, padding: Tensor) -> Tensor:
+    def from_tokens(self, x: Tensor, time: Tensor, padding: Tensor, base: Tensor | None = None) -> Tensor:
         """Answers to what `tokens` gave: the second half of `forward`."""
-        states = self.layer(tokens, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
-        return self.answer(states if self.kind.each_step else self._read_out(states, padding))
+        states = self.layer(x, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
+        return self.answer(states if self.kind.each_step else self._read_out(states, padding), base)
 
-    def tokens(
-        self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What the layer reads: tokens [B, tokens, width], their stamps and their padding."""
+    def tokens(self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None) -> LayerInput:
+        """What the layer reads."""
         if self.eye is None:
             sequence("x", x, len(self.shift), x)  # in any precision: scaling comes first
         shape = (x.shape[0], x.shape[1])
         time = time_stamps("time", time, shape)
-        time = time - time[:, :1]  # some layers use absolute stamps; those of test data were never seen
         padding = key_padding_mask
         if padding is None:
             padding = torch.zeros(shape, dtype=torch.bool, device=x.device)
         padding_mask("key_padding_mask", padding, shape)
+        if self.eye is None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0)  # it may hold anything
+        time = time - time[:, :1]  # some layers use absolute stamps; those of test data were never seen
+        base = x[..., self.relative_to] if self.relative_to else None
+        if self._from_last:
+            last = x.take_along_dim(_last(padding), 1)  # [B, 1, F]
+            base = last[:, 0, self.relative_to]
+            x = x - last
         x = (x - self.shift) / self.scale
+        if self.window is not None:
+            base = self.y_scale * self.window(x, time, padding) + (0 if base is None else base)
         if self.eye is not None:
             x, time, padding = self.eye(x, time, padding)
         if not self.frames:
             x = torch.cat([x, (time / self.time_scale).to(x.dtype).unsqueeze(-1)], -1)
-        return self.front(x.masked_fill(padding.unsqueeze(-1), 0.0), time, padding)
+        x, time, padding = self.front(x.masked_fill(padding.unsqueeze(-1), 0.0), time, padding)
+        return LayerInput(x, time, padding, base)
 
-    def answer(self, states: Tensor) -> Tensor:
-        """Answers [..., outputs] to states [..., d_model] of the layer."""
+    def answer(self, states: Tensor, base: Tensor | None = None) -> Tensor:
+        """Answers [..., outputs] to states [..., d_model] of the layer, on top of the base."""
         out = self.head(states)
-        return out if self.kind.has_classes else self.y_shift + self.y_scale * out
+        if self.kind.has_classes:
+            return out
+        out = self.y_shift + self.y_scale * out
+        return out if base is None else out + base
 
     def _read_out(self, states: Tensor, padding: Tensor) -> Tensor:
         valid = ~padding
         if self.kind is Kind.FORECASTING or self.frames:
-            last = valid.sum(1).sub(1).clamp(min=0).view(-1, 1, 1)
-            return states.take_along_dim(last, 1).squeeze(1)
+            return states.take_along_dim(_last(padding), 1).squeeze(1)
         return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
@@ -183,17 +231,52 @@ class TaskNetwork(nn.Module):
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> Self:
-        """Inverse of `to_config`."""
-        return cls(**data)
+        """Inverse of `to_config`. Networks of before there were blocks have none."""
+        return cls(**{"block": False, **data})
 
 
-def answer_scale(data: Dataset, train: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation [D] of the answers to these sequences; all horizons of a forecast share one."""
-    answers = data.answers(train).double()
+def answer_scale(data: Dataset, train: Tensor, relative_to: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [D] of the answers to these sequences; all horizons of a forecast share one.
+
+    Of answers relative to columns of the last step, or of their own one, where such columns are given.
+    """
+    if not relative_to:
+        answers = data.answers(train).double()
+    elif data.kind is Kind.FORECASTING:
+        last = data.start[train] + data.length[train] - 1
+        answers = data.y[train].double() - data.values[last][:, list(relative_to)].double()
+    else:
+        rows = data.rows(train)
+        answers = data.y[rows].double() - data.values[rows][:, list(relative_to)].double()
+        answers = answers[~answers.isnan().any(-1)]
     if data.kind is Kind.FORECASTING:
         answers = answers.reshape(-1, 1)
     mean, spread = _mean_and_spread(answers)
     return mean.expand(data.outputs), spread.expand(data.outputs)
+
+
+def relative_rows(data: Dataset, train: Tensor) -> Tensor:
+    """[m, F] rows of some of these sequences, spread evenly over them, relative to the last row of each."""
+    some = train[torch.linspace(0, len(train) - 1, min(len(train), _WINDOWS)).long()]
+    batch = data.batch(some)
+    x = batch.x.double()
+    return (x - x.take_along_dim(_last(batch.key_padding_mask), 1))[~batch.key_padding_mask]
+
+
+def _last(padding: Tensor) -> Tensor:
+    """[B, 1, 1] the last valid step of rows [B, T] with padding at their ends."""
+    return (~padding).sum(1).sub(1).clamp(min=0).view(-1, 1, 1)
+
+
+def _options(model: str, options: dict[str, Any], time_scale: float, number: int) -> dict[str, Any]:
+    """Options of the model in one of the blocks."""
+    known = model_options(model)  # None: those of NAC
+    options = dict(options)
+    if known is None or "time_scale" in known:
+        options.setdefault("time_scale", time_scale)
+    if known is None and number:  # each block has its own wiring
+        options["seed"] = options.get("seed", DEFAULT_SEED) + number
+    return options
 
 
 def _mean_and_spread(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from nacre._util.checks import choice, real, there_are, whole
+from nacre._util.checks import choice, flag, real, there_are, whole
 from nacre.tasks.augment import AUGMENTATIONS
 from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, ImageTokens
 
@@ -19,10 +19,18 @@ SUFFIX = ".toml"
 
 
 class Profile(StrEnum):
-    """How much is trained."""
+    """How much is trained, and how large the networks are."""
 
-    PAPER = "paper"  # the epochs of the paper's table
-    QUICK = "quick"  # a small number of steps, the same for every model
+    QUICK = "quick"  # a smoke run: the networks of "standard", a few steps
+    STANDARD = "standard"  # small networks, until the validation loss stops improving or a limit of steps
+    PAPER = "paper"  # the sizes and epochs of the paper's table
+
+
+class Schedule(StrEnum):
+    """How the learning rate changes."""
+
+    COSINE = "cosine"  # rises during the warm-up, then falls like a cosine to 0 at the last step
+    CONSTANT = "constant"
 
 
 class Precision(StrEnum):
@@ -100,12 +108,19 @@ class NetworkRecipe:
     dense: tuple[int, ...] = ()
     dropout: float = 0.0
     time_scale: float = 0.0
+    block: bool = True
+    depth: int = 1
+    relative: bool = True  # whether answers are relative to what is known already, where something is
+    linear: bool = True  # whether forecasts have a linear map of the window beside the layer
     image: ImageRecipe | None = None
 
     def __post_init__(self) -> None:
         """Check, and make lists from a file tuples."""
         whole("network.d_model", self.d_model, 2)
         whole("network.num_heads", self.num_heads, 1)
+        whole("network.depth", self.depth, 1)
+        for name in ("block", "relative", "linear"):
+            flag(f"network.{name}", getattr(self, name))
         real("network.dropout", self.dropout, 0.0, 0.95)
         real("network.time_scale", self.time_scale, 0.0, math.inf)
         for width in _list("network.dense", self.dense):
@@ -126,10 +141,13 @@ class TrainingRecipe:
     weight_decay: float = 0.004
     batch_size: int = 64
     clip: float = 1.0
+    schedule: str = "cosine"
+    warmup: float = 0.05  # share of the steps
     epochs: int = 50
-    patience: int = 10  # epochs, or rounds of a quick run
+    patience: int = 10  # rounds without a better validation loss; a round is an epoch in "paper"
+    steps: int = 2000  # of the standard profile, at most
     quick_steps: int = 200
-    quick_valid: int = 500
+    quick_valid: int = 500  # validation sequences that "quick" and "standard" look at, at most
     augment: str = ""  # one of `nacre.tasks.augment.AUGMENTATIONS`, or none
 
     def __post_init__(self) -> None:
@@ -138,7 +156,9 @@ class TrainingRecipe:
         real("training.lr", self.lr, 0.0, 10.0, open_low=True)
         real("training.weight_decay", self.weight_decay, 0.0, 10.0)
         real("training.clip", self.clip, 0.0, math.inf, open_low=True)
-        for name in ("batch_size", "epochs", "patience", "quick_steps", "quick_valid"):
+        choice("training.schedule", self.schedule, Schedule)
+        real("training.warmup", self.warmup, 0.0, 1.0)
+        for name in ("batch_size", "epochs", "patience", "steps", "quick_steps", "quick_valid"):
             whole(f"training.{name}", getattr(self, name), 1)
         choice("training.augment", self.augment, ("", *AUGMENTATIONS))
 
@@ -156,6 +176,8 @@ class Recipe:
     split: SplitRecipe = SplitRecipe()
     network: NetworkRecipe = NetworkRecipe()
     training: TrainingRecipe = TrainingRecipe()
+    # What the profiles "quick" and "standard" change of [network] and [training].
+    standard: dict[str, dict[str, Any]] = field(default_factory=dict)
     models: dict[str, dict[str, Any]] = field(default_factory=dict)  # options, by name or pattern such as "nac*"
 
     @property
@@ -165,6 +187,18 @@ class Recipe:
         data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
         _forget_unused(data)
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+    def at(self, profile: Profile) -> "Recipe":
+        """The recipe as a profile uses it."""
+        if profile is Profile.PAPER or not self.standard:
+            return self
+        network, training = (self.standard.get(key, {}) for key in ("network", "training"))
+        return replace(
+            self,
+            network=replace(self.network, **network),
+            training=replace(self.training, **training),
+            standard={},
+        )
 
     def options(self, model: str) -> dict[str, Any]:
         """Options of a model: where several patterns match its name, the last one wins."""
@@ -176,9 +210,21 @@ class Recipe:
 
 
 def _forget_unused(data: dict[str, Any]) -> None:
-    """Drop keys that were added later and have their default, so that the digests of older results stay valid."""
-    later = [(data["training"], "augment", ""), (data["network"], "image", None)]
-    if image := data["network"]["image"]:
+    """Drop keys that were added later and say what was so before: the digests of older results stay valid."""
+    network, training = data["network"], data["training"]
+    later = [
+        (data, "standard", {}),
+        (training, "augment", ""),
+        (training, "steps", 2000),
+        (network, "image", None),
+        (network, "block", False),
+        (network, "depth", 1),
+        (network, "relative", False),
+        (network, "linear", False),
+    ]
+    if training["schedule"] == Schedule.CONSTANT:
+        later += [(training, "schedule", Schedule.CONSTANT), (training, "warmup", training["warmup"])]
+    if image := network["image"]:
         later.append((image, "dropout_after", "each"))
     for table, key, unused in later:
         if table[key] == unused:
@@ -236,7 +282,7 @@ _SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": Trainin
 def _build(name: str, table: dict[str, Any]) -> Recipe:
     _check_keys(Recipe, table, "")
     values = dict(table)
-    for key in (*_SECTIONS, "data", "models"):
+    for key in (*_SECTIONS, "data", "models", "standard"):
         if not isinstance(values.get(key, {}), dict):
             raise ValueError(f"{key} must be a table, [{key}], got {values[key]!r}")
     for model, options in values.get("models", {}).items():
@@ -250,7 +296,12 @@ def _build(name: str, table: dict[str, Any]) -> Recipe:
         if key in values:
             _check_keys(section, values[key], f"{key}.")
             values[key] = section(**values[key])
-    return Recipe(name=name, **values)
+    for key, changes in values.get("standard", {}).items():
+        choice("table of standard", key, ("network", "training"))
+        _check_keys(_SECTIONS[key], changes, f"standard.{key}.")
+    recipe = Recipe(name=name, **values)
+    recipe.at(Profile.STANDARD)  # checks what it changes
+    return recipe
 
 
 def _check_keys(section: type, table: dict[str, Any], where: str) -> None:

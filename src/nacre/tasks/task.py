@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nacre.data.dataset import Dataset
+from nacre.data.dataset import Dataset, Kind
 from nacre.data.splits import Split, SplitBy, make_splits
 from nacre.data.tables.columns import Columns
 from nacre.tasks.network import TaskNetwork
@@ -43,12 +43,33 @@ class Task:
                 dropout=settings.dropout,
                 time_scale=settings.time_scale or typical_duration(self.data, train),
                 options=self.recipe.options(model),
+                block=settings.block,
+                depth=settings.depth,
+                relative_to=self._relative_to(),
+                window=self._window(train),
                 image=self._image(),
             )
         except TypeError as error:  # an option that the model does not have, or of another type
             raise ValueError(f"{self.recipe.name}: {error}") from error
         network.fit_scale(self.data, train)
         return network
+
+    def _relative_to(self) -> list[int]:
+        """Columns that answers are relative to."""
+        data = self.data
+        if not self.recipe.network.relative:
+            return []
+        return list(data.guess) if data.target_column is None else [data.target_column]
+
+    def _window(self, train: torch.Tensor) -> tuple[int, float] | None:
+        """Points of a forecast's window, and the time between them; None where there is no linear map of it."""
+        data = self.data
+        if data.kind is not Kind.FORECASTING or not self.recipe.network.linear:
+            return None
+        if data.window is not None:
+            return data.window
+        points = int(data.length[train].max())
+        return points, typical_duration(data, train) / max(points - 1, 1)
 
     def _image(self) -> dict[str, Any] | None:
         """Options of `ImageEncoder` but `channels`; None if rows are features."""

@@ -25,7 +25,7 @@ from nacre.train.callbacks import CsvLog, StopWhenStale
 from nacre.train.lightning_module import VALID_LOSS, Training
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
-QUICK_ROUNDS = 6  # of a quick run: validation, log and checkpoint come at the end of each
+ROUNDS = {Profile.QUICK: 6, Profile.STANDARD: 20}  # validation, log and checkpoint come at the end of each
 EVAL_BATCH = 256
 _LAST = "last.ckpt"
 
@@ -46,8 +46,9 @@ def budget_of(recipe: TrainingRecipe, profile: Profile, sequences: int) -> Budge
     if profile is Profile.PAPER:
         epoch = steps_of_epoch(sequences, recipe.batch_size)
         return Budget(profile, recipe.epochs, epoch, recipe.patience, None)
-    steps = -(-recipe.quick_steps // QUICK_ROUNDS)
-    return Budget(profile, QUICK_ROUNDS, steps, recipe.patience, recipe.quick_valid)
+    rounds = ROUNDS[profile]
+    steps = recipe.quick_steps if profile is Profile.QUICK else recipe.steps
+    return Budget(profile, rounds, -(-steps // rounds), recipe.patience, recipe.quick_valid)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,13 @@ def fit(
         )
         before = group.broadcast(_usable(checkpoints / _LAST, network) if group.leads else "") or None
         with _keyboard_interrupt(trainer):
-            trainer.fit(Training(network, recipe, seed, group), train, valid, ckpt_path=before, weights_only=True)
+            trainer.fit(
+                Training(network, recipe, seed, budget.rounds * budget.steps, group),
+                train,
+                valid,
+                ckpt_path=before,
+                weights_only=True,
+            )
     kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
     network.cpu().load_state_dict({k.removeprefix("network."): v for k, v in kept["state_dict"].items()})
     stopped = stale.wait_count >= stale.patience

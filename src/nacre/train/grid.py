@@ -28,7 +28,7 @@ class Grid:
 
     tasks: Sequence[str]  # names of tasks, or recipe files
     models: Sequence[str] = ("nac",)  # names or patterns of models and controls
-    profile: Profile = Profile.PAPER
+    profile: Profile = Profile.STANDARD
     folds: int | None = None  # how many of the recipe's folds, from the first on; None for all
     seeds: Sequence[int] = (0,)
     out: Path = Path("runs")
@@ -159,7 +159,7 @@ def _run(cell: Cell, progress: Progress, report: GridReport, group: WorkerGroup)
 def plan_cells(grid: Grid, report: GridReport) -> list[Cell]:
     """The cells of a grid, with their data; raises ValueError if a name or number makes no sense."""
     models = expand_models(grid.models)
-    tasks = [load_task(load_recipe(name), grid.data_dir) for name in grid.tasks]
+    tasks = [load_task(load_recipe(name).at(grid.profile), grid.data_dir) for name in grid.tasks]
     for task in tasks:
         report.introduce(task)
     todo = list(cells(grid, tasks, models))

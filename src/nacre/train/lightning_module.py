@@ -1,14 +1,18 @@
 """What Lightning trains: a network, its loss and its optimiser."""
 
+import math
+from functools import partial
+
 import lightning as L
 import torch
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 
 from nacre.data.batches import part_of
 from nacre.data.dataset import UNSCORED, Batch
 from nacre.tasks.metrics import is_scored
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import TrainingRecipe
+from nacre.tasks.recipe import Schedule, TrainingRecipe
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 VALID_LOSS = "valid_loss"
@@ -17,17 +21,17 @@ _APART = 0x9E3779B1  # distance of the seeds of processes; a CPU's generator use
 
 
 class Training(L.LightningModule):
-    """A network in training. The seed is that of dropout.
+    """A network in training. The seed is that of dropout, `steps` is when the learning rate has fallen to 0.
 
     Several processes each take a part of every batch, and weigh its loss so that the mean over the processes is
     the loss of the whole batch: gradients and logged losses are those of one process.
     """
 
     def __init__(
-        self, network: TaskNetwork, recipe: TrainingRecipe, seed: int, group: WorkerGroup = ALONE
+        self, network: TaskNetwork, recipe: TrainingRecipe, seed: int, steps: int, group: WorkerGroup = ALONE
     ) -> None:
         super().__init__()
-        self.network, self.recipe, self.seed, self.group = network, recipe, seed, group
+        self.network, self.recipe, self.seed, self.steps, self.group = network, recipe, seed, steps, group
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Draw the same numbers in a step whether training was interrupted before it or not.
@@ -79,7 +83,29 @@ class Training(L.LightningModule):
                 padding = front(blank, batch.time, padding)[2]
         return (~padding).sum(1)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The recipe's optimiser over all parameters."""
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.recipe.optimizer]
-        return kind(self.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay)
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """The recipe's optimiser over all parameters, and the course of its learning rate."""
+        recipe = self.recipe
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
+        optimizer = kind(self.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+        share = partial(rate_share, recipe=recipe, steps=self.steps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def rate_share(step: int, recipe: TrainingRecipe, steps: int) -> float:
+    """Share of the recipe's learning rate at a step of so many.
+
+    Example:
+        >>> from nacre.tasks.recipe import TrainingRecipe
+        >>> recipe = TrainingRecipe(warmup=0.1)
+        >>> [round(rate_share(step, recipe, 100), 2) for step in (0, 4, 9, 54, 99)]
+        [0.1, 0.5, 1.0, 0.5, 0.0]
+    """
+    if recipe.schedule == Schedule.CONSTANT:
+        return 1.0
+    warmup = recipe.warmup * steps
+    if step + 1 < warmup:
+        return (step + 1) / warmup
+    done = (step + 1 - warmup) / max(steps - warmup, 1)
+    return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))

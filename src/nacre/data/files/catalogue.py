@@ -129,6 +129,9 @@ CATALOG: dict[str, CatalogEntry] = {
     "spiral": CatalogEntry("generated spirals, seen at irregular times", "spirals:load_spirals"),
 }
 
+DERIVED = {"ettm1-gaps": "gaps:load_ettm1_gaps", "jena-gaps": "gaps:load_jena_gaps"}
+"""Data sets that are made from the files of another one, and their readers."""
+
 
 def entry(name: str) -> CatalogEntry:
     """The catalogue's entry of a data set.
@@ -143,7 +146,8 @@ def entry(name: str) -> CatalogEntry:
 
 def loader_of(name: str) -> Callable[..., Dataset]:
     """The reader of a data set; those that read files take `data_dir`."""
-    module, function = entry(name).loader.split(":")
+    choice("data set", name, (*CATALOG, *DERIVED))
+    module, function = (DERIVED[name] if name in DERIVED else entry(name).loader).split(":")
     return getattr(import_module(f"nacre.data.sets.{module}"), function)
 
 

@@ -15,16 +15,24 @@ _READER = "ettm1-1"  # raise the number with every change of `_parse`
 _STEP = 15 * 60  # seconds between rows
 
 
-def load_ettm1(data_dir: Path | None = None, lookback: int = 48, horizon: int = 24) -> Dataset:
+def load_ettm1(
+    data_dir: Path | None = None, lookback: int = 48, horizon: int = 24, keep: float = 1.0, seed: int = 0
+) -> Dataset:
     """Windows of ETTm1: `lookback` rows of seven columns, and `horizon` next values of OT, the oil temperature.
 
-    Everything is in raw units; time is in hours since the first row. Windows start at every row. The file is found
-    by `nacre.data.files.store.find`.
+    Everything is in raw units; time is in hours since the first row. A window ends at every row. With `keep` below
+    1, only such a share of all rows, drawn by the seed, is ever seen. The file is found by
+    `nacre.data.files.store.find`.
 
     Raises:
         FileNotFoundError: If the file is neither found nor fetched.
         ValueError: If it is damaged, or has gaps.
     """
+    return forecasting(*ettm1_series(data_dir), lookback, horizon, keep, seed)
+
+
+def ettm1_series(data_dir: Path | None = None) -> tuple[Series, FormContents]:
+    """All rows of ETTm1, and the file they were read from."""
     source = obtain("ettm1", data_dir)
     arrays = cached(_READER, source, _parse)
     series = Series(
@@ -36,7 +44,7 @@ def load_ettm1(data_dir: Path | None = None, lookback: int = 48, horizon: int = 
         column=COLUMNS.index("OT"),
         target="OT",
     )
-    return forecasting(series, source, lookback, horizon)
+    return series, source
 
 
 def _parse(source: FormContents) -> Arrays:

@@ -43,7 +43,9 @@ _NOTES = (
 )
 
 
-def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 24) -> Dataset:
+def load_jena(
+    data_dir: Path | None = None, lookback: int = 48, horizon: int = 24, keep: float = 1.0, seed: int = 0
+) -> Dataset:
     """Windows of the weather of Jena: `lookback` rows of 14 columns, and the next `horizon` temperatures.
 
     Reads the official file of 2009 to 2016, or as a stand-in the year 2020 of the same station, of whose 21
@@ -51,12 +53,18 @@ def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 2
     since the first row.
 
     Missing values are filled with the last one before, so nothing is learned from the future. Rows without a
-    temperature are left out. A window never spans a gap. `notes` counts all repairs.
+    temperature are left out. A window never spans a gap. `notes` counts all repairs. With `keep` below 1, only
+    such a share of all rows, drawn by the seed, is ever seen.
 
     Raises:
         FileNotFoundError: If no file is found or fetched.
         ValueError: If it is damaged.
     """
+    return forecasting(*jena_series(data_dir), lookback, horizon, keep, seed)
+
+
+def jena_series(data_dir: Path | None = None) -> tuple[Series, FormContents]:
+    """All rows of the weather of Jena, and the file they were read from."""
     source = obtain("jena", data_dir)
     arrays = cached(_READER, source, parse)
     counts = zip(_NOTES, arrays["counts"].tolist(), strict=True)
@@ -70,7 +78,7 @@ def load_jena(data_dir: Path | None = None, lookback: int = 48, horizon: int = 2
         target="T",
         notes=tuple(note.format(count) for note, count in counts if count),
     )
-    return forecasting(series, source, lookback, horizon)
+    return series, source
 
 
 def parse(source: FormContents) -> Arrays:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nacre._util.checks import whole
+from nacre._util.checks import real, whole
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.files.store import FormContents
 
@@ -33,14 +33,18 @@ class Series:
     notes: tuple[str, ...] = ()  # what was left out or repaired
 
 
-def forecasting(series: Series, source: FormContents, lookback: int, horizon: int) -> Dataset:
+def forecasting(
+    series: Series, source: FormContents, lookback: int, horizon: int, keep: float = 1.0, seed: int = 0
+) -> Dataset:
     """All windows of a series, one at every row, the last one included.
 
     A window is `lookback` rows of input and the `horizon` rows after them as target. Windows overlap, so split
-    them by time. Input rows are stored once; only targets are copied.
+    them by time. Input rows are stored once; only targets are copied. With `keep` below 1, all other rows are lost
+    as inputs: windows end at rows that are kept, and have as many rows as were kept of their time.
     """
     whole("lookback", lookback, 1)
     whole("horizon", horizon, 1)
+    real("keep", keep, 0.0, 1.0, open_low=True)
     start = window_starts(series.seconds, series.step, lookback + horizon)
     if len(start) == 0:
         raise ValueError(
@@ -51,21 +55,35 @@ def forecasting(series: Series, source: FormContents, lookback: int, horizon: in
     lost = max(len(series.seconds) - lookback - horizon + 1, 0) - len(start)
     gap_note = f"gaps in time: {gaps:,}; windows across them, left out: {lost:,}"
     values = torch.from_numpy(series.values)
+    time = torch.from_numpy((series.seconds - series.seconds[0]) / 3600.0)  # hours, float64
     ahead = values[:, series.column].unfold(0, horizon, 1)  # [N - horizon + 1, horizon], a view
     first = torch.from_numpy(start)
+    last = first + lookback - 1
+    length = torch.full_like(first, lookback)
+    y = ahead[last + 1]
+    if keep < 1:
+        draw = torch.rand(len(values), generator=torch.Generator().manual_seed(whole("seed", seed, 0)))
+        kept = draw < keep
+        number = kept.cumsum(0)  # of kept rows up to each row
+        ends = kept[last]  # windows whose last row is kept
+        first, last, y = first[ends], last[ends], y[ends]
+        first = number[first] - kept[first].long()  # kept rows before the window
+        length = number[last] - first
+        values, time = values[kept], time[kept]
     return Dataset(
         name=series.name,
         kind=Kind.FORECASTING,
         values=values,
-        time=torch.from_numpy((series.seconds - series.seconds[0]) / 3600.0),  # hours, float64
+        time=time,
         start=first,
-        length=torch.full_like(first, lookback),
-        y=ahead[first + lookback],
+        length=length,
+        y=y,
         group=torch.zeros_like(first),
         groups=(series.name,),
         features=series.features,
         targets=tuple(f"{series.target}+{ahead}" for ahead in range(1, horizon + 1)),
         target_column=series.column,
+        window=(lookback, series.step / 3600.0),
         time_unit="hours",
         form=source.form,
         files=source.sha256,

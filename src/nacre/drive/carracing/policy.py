@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nacre._util.checks import choice
 from nacre.data.dataset import Kind
@@ -20,6 +20,7 @@ from nacre.layer.attention import NAC
 from nacre.layer.streaming import StreamState
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import load_recipe
+from nacre.tasks.stack import ModelStack
 
 _DECAY = 0.9  # of an action's accumulated probability, from frame to frame
 
@@ -58,11 +59,7 @@ class NetworkDriver:
         choice("decision", decision, Decision)
         self.network, self.frames, self.name = network.eval(), frames, name
         self.decision = Decision(decision)
-        layer = network.layer
-        # Blocks of several keys would leave the state all at once; match synapses count from the first step.
-        self.streams = (
-            isinstance(layer, NAC) and layer.config.causal and layer.config.block_size == 1 and layer.match is None
-        )
+        self.streams = _streams(network.layer)
         # [5] of the last frame
         self.probabilities: NDArray[np.float32] = np.full(len(ACTIONS), 1 / len(ACTIONS), np.float32)
         self.latency: list[float] = []  # seconds for each frame of the episode
@@ -107,7 +104,7 @@ class NetworkDriver:
     def _step(self, token: Tensor) -> Tensor:
         """[1, d_model] state of the layer, one step further."""
         layer = self.network.layer
-        assert isinstance(layer, NAC)
+        assert isinstance(layer, (NAC, ModelStack))
         if self._state is None:
             self._state = layer.init_state(1, self.frames, overflow="slide")
         now = self._state.length.double() / FPS
@@ -121,6 +118,17 @@ class NetworkDriver:
         now = torch.arange(tokens.shape[1], dtype=torch.float64).unsqueeze(0) / FPS
         padding = torch.zeros(now.shape, dtype=torch.bool)
         return self.network.layer(tokens, time=now, key_padding_mask=padding)[:, -1]
+
+
+def _streams(layer: nn.Module) -> bool:
+    """Whether a layer can go on frame by frame: a causal NAC layer, alone or in one block.
+
+    Blocks of several keys would leave its memory all at once, match synapses count from the first step, and a
+    second layer would remember more than a window.
+    """
+    if isinstance(layer, ModelStack):
+        return len(layer.blocks) == 1 and _streams(layer.blocks[0].attention)  # pyright: ignore[reportArgumentType]
+    return isinstance(layer, NAC) and layer.config.causal and layer.config.block_size == 1 and layer.match is None
 
 
 def load_driver(run: Path, decision: Decision = Decision.TURNS) -> NetworkDriver:

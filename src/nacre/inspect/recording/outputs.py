@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nacre.tasks.network import TaskNetwork
+from nacre.tasks.network import LayerInput, TaskNetwork
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,7 @@ def outputs_of(model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor
 
 
 @torch.no_grad()
-def tokens_of(
-    network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def tokens_of(network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None) -> LayerInput:
     """What a task network gives its layer."""
     if time is None:
         raise ValueError("a task network needs time; give stamps [batch, steps] in the unit of its data")
@@ -47,7 +45,9 @@ def tokens_of(
 
 
 @torch.no_grad()
-def from_tokens(network: TaskNetwork, tokens: Tensor, time: Tensor, padding: Tensor) -> Outputs:
+def from_tokens(
+    network: TaskNetwork, x: Tensor, time: Tensor, padding: Tensor, base: Tensor | None = None
+) -> Outputs:
     """Answers of a network to its own tokens."""
     states: list[Tensor] = []
 
@@ -56,10 +56,12 @@ def from_tokens(network: TaskNetwork, tokens: Tensor, time: Tensor, padding: Ten
 
     hook = network.layer.register_forward_hook(keep)
     try:
-        answer = network.from_tokens(tokens, time, padding)
+        answer = network.from_tokens(x, time, padding, base)
     finally:
         hook.remove()
-    return Outputs(answer, None) if network.kind.each_step else Outputs(network.answer(states[0]), answer)
+    if network.kind.each_step:
+        return Outputs(answer, None)
+    return Outputs(network.answer(states[0], None if base is None else base.unsqueeze(1)), answer)
 
 
 def windows_of(

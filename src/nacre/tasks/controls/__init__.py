@@ -8,11 +8,30 @@ from nacre._util.checks import choice
 from nacre.data.dataset import Dataset
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.fitted import Linear, LinearRms, TimeOnly
-from nacre.tasks.controls.simple import LastAction, LifeClock, Majority, Mean, Persistence, ZeroSteering
+from nacre.tasks.controls.simple import (
+    Interpolation,
+    LastAction,
+    LifeClock,
+    Majority,
+    Mean,
+    Persistence,
+    ZeroSteering,
+)
 
 __all__ = ["CONTROLS", "Control", "controls_for", "create_control"]
 
-_ALL = (Majority, Mean, Persistence, LastAction, ZeroSteering, LinearRms, Linear, TimeOnly, LifeClock)
+_ALL = (
+    Majority,
+    Mean,
+    Persistence,
+    Interpolation,
+    LastAction,
+    ZeroSteering,
+    LinearRms,
+    Linear,
+    TimeOnly,
+    LifeClock,
+)
 CONTROLS: dict[str, type[Control]] = {control.name: control for control in _ALL}
 
 

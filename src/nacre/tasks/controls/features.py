@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
 from nacre.tasks.metrics import answers_of, scored_sequences, scored_steps
+from nacre.tasks.window_map import grid, interpolate
 
 CHUNK_VALUES = 2**22  # numbers in the widest table of one chunk, padding included
 ROWS = 200_000  # most rows that a scikit-learn model is fitted on
@@ -69,12 +70,19 @@ def last_known(data: Dataset, index: Tensor) -> Tensor:
 
 
 def _windows(data: Dataset, index: Tensor) -> Tensor:
-    """[m, T * F] all values of windows of one length."""
+    """[m, T * F] all values of windows of one length, or of one duration."""
     if len(index) == 0:
-        return torch.empty(0, int(data.length[0]) * len(data.features), dtype=torch.float64)
-    if len(data.length[index].unique()) > 1:
+        points = int(data.length[0]) if data.window is None else data.window[0]
+        return torch.empty(0, points * len(data.features), dtype=torch.float64)
+    batch = data.batch(index)
+    x = batch.x.double()
+    if data.window is not None and not bool((data.length == data.window[0]).all()):
+        # Rows are missing: straight lines between the others, at the times of all.
+        x = interpolate(
+            x, batch.time, batch.key_padding_mask, grid(batch.time, batch.key_padding_mask, *data.window)
+        )
+    elif len(data.length[index].unique()) > 1:
         raise ValueError(f"{data.name}: windows of several lengths; forecasting needs windows of one length")
-    x = data.batch(index).x.double()
     x[:, :, data.target_column] -= last_known(data, index)
     return x.flatten(1)
 

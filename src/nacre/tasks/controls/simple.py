@@ -7,7 +7,7 @@ from nacre.data.dataset import Dataset, Kind
 from nacre.data.rigs.life_metrics import LifeMetrics
 from nacre.tasks.controls.base import Control
 from nacre.tasks.controls.features import last_known
-from nacre.tasks.metrics import answers_of, is_scored, scored_sequences, steps_of
+from nacre.tasks.metrics import answers_of, is_scored, scored_sequences, scored_steps, steps_of
 
 SEEN = "seen"  # name of the feature that is 1 where a step was observed and 0 where it is only asked about
 
@@ -77,6 +77,26 @@ class Persistence(Control):
         if self._fallback is not None:
             return _last_seen(data, index, self._fallback)
         return last_known(data, scored_sequences(data, index)).repeat(1, len(data.targets))
+
+
+class Interpolation(Control):
+    """The first guess that the data set has of its numbers: straight lines between what was seen."""
+
+    name = "interpolation"
+    summary = "straight lines between what was seen"
+    kinds = frozenset({Kind.STEP_REGRESSION})
+
+    @classmethod
+    def applies(cls, data: Dataset) -> bool:
+        """Whether the data set has a first guess."""
+        return super().applies(data) and bool(data.guess)
+
+    def _fit(self, data: Dataset, train: Tensor) -> None:
+        pass
+
+    def _predict(self, data: Dataset, index: Tensor) -> Tensor:
+        rows = scored_steps(data, index).row
+        return data.values[rows][:, list(data.guess)].expand(-1, len(data.targets)).clone()
 
 
 class LastAction(Control):

@@ -33,7 +33,7 @@ class Tune:
     task: str  # or a recipe file
     model: str = "nac"
     trials: int = 30  # in all, those of earlier sessions and other machines included
-    profile: Profile = Profile.PAPER
+    profile: Profile = Profile.STANDARD
     folds: int = 1  # how many a recipe is judged on
     only: Sequence[str] = ()  # names of what to search; empty for all
     seed: int = 0  # of weights and search
@@ -53,7 +53,7 @@ def run_tuning(tune: Tune) -> optuna.Study:
     """
     whole("trials", tune.trials, 1)
     model_info(tune.model)  # refuses unknown names
-    recipe = load_recipe(tune.task)
+    recipe = load_recipe(tune.task).at(tune.profile)
     space = space_of(recipe, tune.model, tune.only)
     task = load_task(recipe, tune.data_dir)
     if whole("folds", tune.folds, 1) > len(task.splits):
