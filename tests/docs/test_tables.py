@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import nacre
-from nacre.tasks.recipe import load_recipe
+from nacre.tasks.recipe import Profile, load_recipe
 from support.pages import DOCS, RESULTS, tool
 
 write_pages = tool("write_pages")
@@ -19,7 +19,9 @@ COMMANDS = {
     "inspect": r"(nacre (train|inspect)|python tools/)[\w ./-]+",
     "long": r"nacre bench [\w ./,-]+",
     "nac-plus": r"nacre bench [\w ./,-]+",
+    "plain": r"nacre train [a-z0-9 ./-]+",
     "quick": r"nacre train [a-z0-9 -]+",
+    "standard": r"nacre train [a-z0-9 -]+",
     "recall": r"(nacre study recall|python tools/recall_trials\.py studies/recall) [\w :=,'-]+",
     "studies": r"nacre study [\w ./-]+",
     "tuning": r"nacre (tune|train) [\w ./-]+",
@@ -61,6 +63,10 @@ def test_results_are_what_their_paths_say():
             cell = (result["task"], result["model"], f"fold{result['fold']}-seed{result['seed']}")
             assert path.parts[1:] == (*cell, "result.json"), path
             assert result["recipe"] == bare(load_recipe(result["task"])).digest, f"{path}: the recipe has changed"
+        if path.parts[0] == "standard":
+            assert path.parts[1:3] == (result["task"], result["model"]), path
+            digest = load_recipe(result["task"]).at(Profile.STANDARD).digest
+            assert result["recipe"] == digest, f"{path}: the recipe has changed; train again"
         if path.parts[0] == "recall":
             assert path.parent.name == f"{result['question']}-T{result['length']}-{result['steps']}steps", path
             assert path.stem.endswith(f"-seed{result['seed']}"), path

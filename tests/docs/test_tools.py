@@ -2,6 +2,7 @@
 
 import pytest
 
+from nacre.tasks.recipe import Profile, load_recipe
 from support.pages import DOCS, tool
 
 bench_steps, take_results, write_pages = map(tool, ("bench_steps", "take_results", "write_pages"))
@@ -70,3 +71,14 @@ def test_kernels_are_turned_on_one_by_one():
     with bench_steps.with_kernels("circuits"):
         assert [module.library is bench_steps.NO_KERNELS for module in modules] == [False, True, True]
     assert not any(module.library is bench_steps.NO_KERNELS for module in modules)
+
+
+def test_plain_recipes_are_those_of_the_standard_profile_with_a_bare_layer(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["plain_recipes.py", str(tmp_path), "spiral", "ettm1"])
+    tool("plain_recipes").main()
+    assert {path.name for path in tmp_path.iterdir()} == {"spiral.toml", "ettm1.toml"}
+    for name in ("spiral", "ettm1"):
+        made, shipped = load_recipe(tmp_path / f"{name}.toml"), load_recipe(name).at(Profile.STANDARD)
+        assert not any((made.network.block, made.network.relative, made.network.linear))
+        assert (made.training.schedule, made.training.steps) == ("constant", shipped.training.steps)
+        assert (made.network.d_model, made.data) == (shipped.network.d_model, shipped.data)
