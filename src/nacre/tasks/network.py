@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import real
+from nacre._util.checks import flag, real, whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.layer.foreign import RENAMED, explain
@@ -91,7 +91,14 @@ class TaskNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self.config |= {"relative_to": list(relative_to), "window": None if window is None else list(window)}
+        self.relative_to = [whole("relative_to", column, 0, d_input - 1) for column in relative_to]
+        if window is not None:
+            points, step = window
+            step = real("time step of window", step, 0.0, math.inf, open_low=True)
+            window = whole("points of window", points, 1), step
+        whole("depth", depth, 1)
+        flag("block", block)
+        self.config |= {"relative_to": self.relative_to, "window": None if window is None else list(window)}
         self.kind = Kind(kind)
         if self.kind.each_step and any(stride > 1 for _, _, stride in conv):
             raise ValueError(
@@ -119,7 +126,6 @@ class TaskNetwork(nn.Module):
             self.layer = create(model, d_input=self.front.width, **sizes, **each[0])
         else:
             raise ValueError(f"depth must be 1 without blocks, got {depth}")
-        self.relative_to = list(relative_to)
         self.window = WindowMap(*window, d_input=d_input, outputs=outputs) if window else None
         widths = [d_model, *dense]
         hidden = [
