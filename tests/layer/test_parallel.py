@@ -9,6 +9,7 @@ import torch
 import nacre
 
 WORKER = """
+import os
 import sys
 import torch
 import torch.distributed as dist
@@ -25,7 +26,9 @@ y = net(data["x"], time=data["time"], key_padding_mask=data["padding"])
 if rank == 0:
     torch.save({k: p.grad for k, p in net.module.named_parameters()}, "gradients.pt")
 dist.barrier()  # a process that leaves early may take the other's threads with it
-dist.destroy_process_group()
+# DistributedDataParallel keeps Gloo's threads alive after destroy_process_group, and one that is still there when
+# Python shuts down aborts the process now and then. All work is done, so leave without shutting down.
+os._exit(0)
 """
 
 
