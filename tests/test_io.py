@@ -9,6 +9,7 @@ import torch
 
 import nacre
 from nacre import io
+from support.cases import PLUS
 from support.refused import refused
 from support.saved import weights_of
 
@@ -18,6 +19,8 @@ OPTIONS = {
     "random": {"wiring": "random", "sparsity": 0.9, "seed": 3, "backbone_units": 15},
     "own": {"wiring": ncps.wirings.AutoNCP(12, 2)},
     "no gate": {"mode": "steady", "integrate": False},
+    "plus": PLUS,
+    "own, with a clock": {"wiring": ncps.wirings.AutoNCP(12, 2), "clock": 2},
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 import nacre
 from nacre import cli
 from nacre.inspect import Recording
+from nacre.tasks.recipe import Profile, load_recipe
+from nacre.tasks.stack import ModelStack
 from nacre.train.predict import write_predictions
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "written-by-0.1.0.dev0.zip"
@@ -57,6 +60,23 @@ def test_a_recording_opens(old):
 def test_a_run_predicts_as_it_did(old, tmp_path):
     write_predictions(old / "runs/machine/nac-plus/fold0-seed0", old / "machine.csv", tmp_path / "new.csv")
     assert (tmp_path / "new.csv").read_text() == (old / "predictions.csv").read_text()
+
+
+def test_runs_have_a_bare_network_and_a_recipe_that_opens(old):
+    runs = sorted(path.parent for path in old.glob("runs/*/*/*/result.json"))
+    assert len(runs) == 3
+    for run in runs:
+        network = nacre.load(run)
+        assert isinstance(network, nacre.TaskNetwork)
+        assert not isinstance(network.layer, ModelStack)
+        assert (network.relative_to, network.window, network.to_config()["block"]) == ([], None, False)
+        recipe = load_recipe(run / "recipe.toml")
+        assert all(recipe.at(profile) == recipe for profile in Profile)  # it has no sizes of its own for any
+        assert recipe.network.block  # like every recipe that does not say
+        bare = replace(recipe.network, block=False, relative=False, linear=False)
+        same = replace(recipe, network=bare, training=replace(recipe.training, schedule="constant"))
+        written = json.loads((run / "result.json").read_bytes())
+        assert replace(same, name=written["task"]).digest == written["recipe"]  # a file has the name of its task
 
 
 def test_a_table_of_old_runs_is_the_same(old, tmp_path, monkeypatch):

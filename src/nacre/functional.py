@@ -8,6 +8,6 @@ from nacre.layer.dynamics import solve_logits as solve_logits
 from nacre.layer.dynamics import state_bounds as state_bounds
 from nacre.layer.dynamics import time_gate as time_gate
 from nacre.layer.dynamics import uniform_decay_bound as uniform_decay_bound
-from nacre.layer.selection import all_pairs as all_pairs
-from nacre.layer.selection import exact_topk as exact_topk
-from nacre.layer.selection import sqrt_topk as sqrt_topk
+from nacre.layer.selection.choose import all_pairs as all_pairs
+from nacre.layer.selection.choose import exact_topk as exact_topk
+from nacre.layer.selection.choose import sqrt_topk as sqrt_topk

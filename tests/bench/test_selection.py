@@ -10,7 +10,7 @@ import torch
 from nacre.bench import selection, selection_keys
 from nacre.bench.selection import SelectionRow
 from nacre.bench.selection_keys import SelectionSettings
-from nacre.layer.selection import exact_topk
+from nacre.layer.selection.choose import exact_topk
 
 TINY = SelectionSettings(
     lengths=(40, 100), heads=2, width=4, top_k=3, queries=50, rounds=2, steps=2, train_length=30, batch=1

@@ -9,6 +9,7 @@ import torch
 import nacre
 from nacre.certificates import bounds as module
 from nacre.certificates.bounds import certify
+from nacre.native import library
 from reference.killing import batch, deafen, named
 from support.hypothesis import DEEP
 
@@ -29,6 +30,9 @@ OPTIONS = [
     {"top_k": 3, "selection": "exact"},
     {"wiring": "dense", "bias": False},
     {"omega_min": 10.0},  # some logits arrive within t < 1
+    {"match": "both"},
+    {"match": "start", "omega_min": 10.0},
+    {"match": "start", "mode": "euler", "phi": "linear", "clock": 2, "sensory_activation": "identity"},
 ]
 
 
@@ -57,15 +61,19 @@ def test_a_head_agrees_with_its_trace(options):
         phi, omega, logits = (
             torch.cat([getattr(trace, n)[b, h, i][on] for b, i, on in rows]) for n in ("phi", "omega", "logits")
         )
-        rest = phi / omega
+        rest, start = phi / omega, torch.zeros_like(phi)
+        if trace.match is not None:
+            match = torch.cat([trace.match[b, h, i][on] for b, i, on in rows])
+            assert head.match == (match.min(), match.max())
+            start = match if options["match"] == "start" else start
         assert head.pairs == len(phi)
         assert head.phi == (phi.min(), phi.max())
         assert head.omega == (omega.min(), omega.max())
         assert head.logits == (logits.min(), logits.max())
-        assert head.bounds == (min(rest.min(), 0), max(rest.max(), 0))
+        assert head.bounds == (min(rest.min(), start.min()), max(rest.max(), start.max()))
         assert head.violations == 0
         assert head.bounds_hold
-        needed = torch.log((rest.abs() / 0.02).clamp(min=1)) / omega
+        needed = torch.log(((rest - start).abs() / 0.02).clamp(min=1)) / omega
         assert head.time_to_delta == pytest.approx(needed.max().item(), rel=1e-12)
         if trace.t is None:
             assert head.t is None
@@ -140,8 +148,14 @@ def test_bounds_hold_in_every_precision_even_where_logits_touch_them(dtype):
     assert all(h.violations == 0 for h in certify(layer, x, time).heads)
 
 
+@pytest.fixture
+def in_torch(monkeypatch):
+    """Without kernels, so that a test can put other equations in the place of the layer's."""
+    monkeypatch.setattr(library, "library", lambda: None)
+
+
 @pytest.mark.parametrize(("dtype", "step"), [(torch.float32, 2**-23), (torch.float64, 2.5e-13)])
-def test_rounding_is_allowed_and_more_is_not(monkeypatch, dtype, step):
+def test_rounding_is_allowed_and_more_is_not(in_torch, monkeypatch, dtype, step):
     layer = nacre.NAC(16, 2, mode="steady", phi="linear").to(dtype)
     x, time = batch(dtype=dtype)
     for factor, holds in ((1 + 3 * step, True), (1 + 6 * step, False)):
@@ -151,10 +165,10 @@ def test_rounding_is_allowed_and_more_is_not(monkeypatch, dtype, step):
         assert certify(layer, x, time).ok is holds
 
 
-def test_broken_bounds_are_found_and_counted(monkeypatch):
+def test_broken_bounds_are_found_and_counted(in_torch, monkeypatch):
     layer = nacre.NAC(16, 2)
 
-    def overshoot(phi, omega, t, mode, *, euler_steps):
+    def overshoot(phi, omega, t, mode, *, a0, euler_steps):
         logits = nacre.functional.solve_logits(phi, omega, t, mode)
         logits[1, 5] = 1.001 * phi[1, 5] / omega[1, 5]  # [H, B * T, K]
         logits[1, 6] = -1e-4
@@ -169,10 +183,10 @@ def test_broken_bounds_are_found_and_counted(monkeypatch):
     assert "NO: 16 of 672 outside" in str(found)
 
 
-def test_each_logit_is_held_against_its_own_pair(monkeypatch):
+def test_each_logit_is_held_against_its_own_pair(in_torch, monkeypatch):
     layer = nacre.NAC(16, 2)
 
-    def shuffled(phi, omega, t, mode, *, euler_steps):
+    def shuffled(phi, omega, t, mode, *, a0, euler_steps):
         return (phi / omega).flip(-1)  # every value is inside the bounds of some pair
 
     monkeypatch.setattr(nacre.layer.pairs, "solve_logits", shuffled)

@@ -15,6 +15,7 @@ ALIVE = [
     {"share_backbone": True},
     {"activation": "elu"},
     {"bias": False},
+    {"clock": 3, "match": "start", "sensory_activation": "identity"},
 ]
 
 
@@ -258,3 +259,57 @@ def test_a_relu_neuron_that_never_fires_is_dead():
     with torch.no_grad():
         layer.value_gate.weights.bias.weight[0, layer.value_gate.weights.bias.index == neuron] = -1e3
     assert named(certify(layer, *batch()).dead) == {(0, "value", 0)}
+
+
+# --- clock neurons, and sensory neurons of another kind ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_clock_neurons_that_nothing_hears_are_named(share):
+    layer = nacre.NAC(16, 2, clock=2, share_backbone=share)
+    wipe(layer.backbone.weights.input_scale, 16 + 3, 0 if share else 1)
+    found = certify(layer, *batch())
+    assert named(found.dead) == {(h, "clock", 3) for h in ((0, 1) if share else (1,))}
+    reason = "nothing hears it: all its outgoing weights are 0"
+    assert (found.dead[0].wiring_index, found.dead[0].reason) == (19, reason)
+
+
+def test_a_clock_keeps_no_unheard_key_neuron_alive():
+    layer = nacre.NAC(16, 2, clock=2, mode="steady", integrate=False)
+    wipe(layer.backbone.weights.input_scale, 8 + 1, 0)
+    assert named(certify(layer, *batch()).dead) == {(0, "key", 1)}
+
+
+def test_clocks_that_stand_still_are_dead_and_their_extremes_no_saturation():
+    layer, (x, time) = nacre.NAC(16, 2, clock=2), batch()
+    found = certify(layer, x, 1e-9 * time)
+    assert named(found.dead) == {(h, "clock", i) for h in (0, 1) for i in range(4)}
+    assert {f.reason for f in found.dead} == {"its state never changes"}
+    assert found.saturated == ()  # though cosines are 1
+    assert certify(layer, x, time).ok
+    assert certify(layer, x).ok  # it counts steps
+
+
+def test_padding_does_not_move_the_clock():
+    padding = torch.ones(6, 14, dtype=torch.bool)
+    padding[:, 4] = False  # one step, which attends to itself: all clocks show 0
+    found = certify(nacre.NAC(16, 2, clock=2), *batch(), padding)
+    assert {(h, "clock", i) for h in (0, 1) for i in range(4)} <= named(found.dead)
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+def test_sensory_neurons_are_judged_by_their_own_activation(name):
+    layer = nacre.NAC(16, 2, sensory_activation="sigmoid")
+    gate, neuron = getattr(layer, f"{name}_gate"), layer.backbone.wiring.group("inter")[2]
+    for net, one, push in ((gate.weights, gate.outputs[1], -9.0), (layer.backbone.weights, neuron, -6.0)):
+        with torch.no_grad():
+            net.bias.weight[0, net.bias.index == one] = push
+    found = certify(layer, *batch(20))
+    assert named(found.saturated) == {(0, name, 1), (0, "inter", 2)}
+    bounds = {f.group: f.reason.partition(",")[0] + f.reason.split(",")[1] for f in found.saturated}
+    assert bounds[name] == "its state is within 1 % of 0 a bound of sigmoid"
+    assert bounds["inter"] == "its state is within 1 % of -1 a bound of tanh"
+    straight = nacre.NAC(16, 2, sensory_activation="identity")
+    with torch.no_grad():
+        getattr(straight, f"{name}_gate").weights.bias.weight += 1.0
+    assert certify(straight, *batch(20)).saturated == ()  # states at 1 and beyond are at no bound

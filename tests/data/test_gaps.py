@@ -1,38 +1,26 @@
 """Gaps in a series: what is seen, what is asked, what is guessed, and which windows belong together."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from nacre.data.files.store import FormContents
 from nacre.data.sets.gaps import gaps, load_ettm1_gaps, load_jena_gaps
 from nacre.data.sets.series import Series, forecasting
 from nacre.data.splits import SplitBy, make_splits
 from nacre.tasks.controls import controls_for, create_control
 from nacre.tasks.metrics import answers_of
+from support.datasets import HOUR, MADE, hourly
 
-HOUR = 3600
 REAL = os.environ.get("NACRE_DATA")
-
-
-def hourly(days=30, hole=None):
-    seconds = np.arange(days * 24, dtype=np.int64) * HOUR
-    if hole is not None:
-        seconds = np.delete(seconds, hole)
-    values = np.random.default_rng(0).normal(size=(len(seconds), 2)).astype(np.float32)
-    return Series("made", values, seconds, HOUR, ("a", "b"), column=1, target="b")
-
-
-def source():
-    return FormContents("made", {}, {}, {})
 
 
 def cut(series, **options):
     settings = {"target": "b", "hours": 24, "seen": 0.25, "every": 12, "seed": 0, **options}
-    return gaps(series, source(), **settings)
+    return gaps(series, MADE, **settings)
 
 
 def test_rows_are_seen_or_asked():
@@ -52,6 +40,20 @@ def test_rows_are_seen_or_asked():
         known = seen[one].nonzero().squeeze(1)
         want = np.interp(np.arange(24), known, truth[one, known, 1])
         np.testing.assert_allclose(x[one, :, 3], want, rtol=1e-6, atol=1e-6)
+
+
+def test_leak_what_a_window_does_not_see_is_in_its_answers_only():
+    series = hourly()
+    data = cut(series)
+    for one in range(0, len(data), 7):  # windows overlap: a row may be seen by another one
+        rows = slice(24 * one, 24 * one + 24)
+        hidden = data.time[rows][data.values[rows, 2] == 0].long().numpy()  # hours are rows of the series
+        values = series.values.copy()
+        values[hidden] = np.nan
+        poisoned = cut(replace(series, values=values))
+        assert len(hidden) == 18
+        assert torch.equal(poisoned.values[rows], data.values[rows])
+        assert poisoned.y[rows].isnan().all()
 
 
 def test_what_is_seen_depends_on_the_seed_and_differs_from_window_to_window():
@@ -91,7 +93,7 @@ def test_a_series_that_is_too_short_is_refused():
 
 def test_forecasts_of_which_rows_are_lost():
     series = hourly(days=20, hole=200)
-    whole, half = (forecasting(series, source(), 24, 6, keep) for keep in (1.0, 0.5))
+    whole, half = (forecasting(series, MADE, 24, 6, keep) for keep in (1.0, 0.5))
     assert whole.window == half.window == (24, 1.0)
     assert 0.4 < len(half.values) / len(whole.values) < 0.6
     last_whole = whole.time[whole.start + whole.length - 1]
@@ -103,14 +105,14 @@ def test_forecasts_of_which_rows_are_lost():
         assert torch.equal(half.y[one], whole.y[same[0]])
         kept = half.time[(half.time > end - 24) & (half.time <= end)]
         assert torch.equal(half.time[rows], kept)  # all rows of its time that are left
-    assert forecasting(series, source(), 24, 6, 0.5).digest == half.digest
-    assert forecasting(series, source(), 24, 6, 0.5, seed=1).digest != half.digest
+    assert forecasting(series, MADE, 24, 6, 0.5).digest == half.digest
+    assert forecasting(series, MADE, 24, 6, 0.5, seed=1).digest != half.digest
 
 
 def test_the_linear_control_of_lost_rows_sees_straight_lines():
     series = hourly(days=20)
     line = Series("made", np.stack([np.arange(480)] * 2, 1).astype(np.float32), *list(vars(series).values())[2:])
-    data = forecasting(line, source(), 24, 6, 0.5)
+    data = forecasting(line, MADE, 24, 6, 0.5)
     control = create_control("linear", data)
     control.fit(data, torch.arange(100))
     rest = torch.arange(100, len(data))

@@ -9,20 +9,21 @@ import pytest
 from rich.console import Console
 
 from nacre.demo import report, run
-from nacre.demo.networks import NACCore
+from nacre.models import create
+from support.demo import make_small
 
 pytestmark = pytest.mark.slow  # all of them look at one demo
 
 FILES = ["report.html", "result.json", "spirals.png", "losses.png", "circuit.png", "trace.png"]
-STEPS = 30
+STEPS = 60
+MODELS = ["nac-plus", "sdpa", "cfc-fc", "nac"]
 CONTROLS = ["straight lines, then last point held", "average training spiral of its family"]
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "BATCH", 8)
-        patch.setattr(run, "TARGETS", 20)
+        make_small(patch)
         return run.run_demo(tmp_path_factory.mktemp("demo") / "sub", steps=STEPS)
 
 
@@ -61,19 +62,21 @@ def test_it_writes_its_files_and_no_others(result):
 
 
 def test_every_model_learns(result):
-    assert list(result.models) == list(result.losses) == ["NAC", "SDPA", "CfC"]
-    for name, losses in result.losses.items():
-        assert len(losses) == STEPS
-        assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
-        assert result.models[name]["rmse"]["extrapolation"] < result.controls[CONTROLS[0]]["rmse"]["extrapolation"]
+    assert list(result.models) == list(result.losses) == list(result.seconds) == MODELS
+    for model, losses in result.losses.items():
+        assert losses["step"][-1] == STEPS, model
+        for part in ("train_loss", "valid_loss"):
+            assert len(losses[part]) == 20, model
+            assert losses[part][-1] < 0.9 * losses[part][0], (model, part)
+        assert result.seconds[model] > 0, model
 
 
 def test_parameters_are_counted(result):
-    shared = {size["all"] - size["core"] for size in result.parameters.values()}
+    shared = {size["all"] - size["layer"] for size in result.parameters.values()}
     assert len(shared) == 1
-    core = {name: size["core"] for name, size in result.parameters.items()}
-    assert core["NAC"] == sum(p.numel() for p in NACCore().parameters())
-    assert abs(core["CfC"] / core["NAC"] - 1) < 0.05
+    for model, size in result.parameters.items():
+        layer = create(model, d_input=16, d_model=16, num_heads=2)
+        assert size["layer"] == sum(p.numel() for p in layer.parameters()), model
 
 
 def test_result_json_equals_the_result(result):
@@ -86,7 +89,7 @@ def test_result_json_equals_the_result(result):
 
 def test_the_report_stands_alone(page, result):
     assert page.open == []
-    assert "http" not in page.source
+    assert "://" not in page.source
     assert "//" not in "".join(v or "" for tag, a in page.tags for v in a.values() if tag != "img")
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "a", "object"})
     images = [attributes for tag, attributes in page.tags if tag == "img"]
@@ -99,19 +102,24 @@ def test_the_report_stands_alone(page, result):
 
 def test_the_report_holds_all_numbers(page, result):
     rows = {**result.models, **result.controls}
-    assert list(rows) == ["NAC", "SDPA", "CfC", *CONTROLS]
+    assert list(rows) == [*MODELS, *CONTROLS]
     for name, errors in rows.items():
         assert name in page.text
-        for metric in ("rmse", "mae"):
+        for metric in ("mse", "mae"):
             for value in errors[metric].values():
-                assert f"{value:.4f}" in page.text
+                assert f"{value:.5f}" in page.text
     for size in result.parameters.values():
-        assert f"{size['all']:,} ({size['core']:,})" in page.text
+        assert f"{size['all']:,} ({size['layer']:,})" in page.text
 
 
 def test_the_report_says_what_it_is_about(page, result):
     versions = f"nacre {result.versions['nacre']}, torch {result.versions['torch']}"
     assert f"seed 1, steps {STEPS}, spread 0.02, {versions}" in page.text
+    assert "On 6 test spirals, in units of the answers' standard deviation" in page.text
+    assert "the 18 training spirals" in page.text
+    for model, said in (("sdpa", "knows time only from its inputs"), ("cfc-fc", "never looks ahead")):
+        about = page.text.partition(f"{model}:")[2][:150]
+        assert said in about, model
     assert "chosen on spirals of other seeds (0, and 100 and up), not on the spirals shown" in page.text
 
 
@@ -119,7 +127,7 @@ def test_the_lowest_of_a_column_is_bold(page, result):
     bold = page.source.split("<tbody>")[1].split("</tbody>")[0].count("<b>")
     assert bold == 4
     rows = {**result.models, **result.controls}.values()
-    assert f"<b>{min(r['mae']['extrapolation'] for r in rows):.4f}</b>" in page.source
+    assert f"<b>{min(r['mae']['extrapolation'] for r in rows):.5f}</b>" in page.source
 
 
 def test_the_console_table_fits(result):
@@ -134,4 +142,4 @@ def test_the_console_table_fits(result):
         assert "…" not in flat
         for name, errors in result.models.items():
             assert f"{name} " in flat
-            assert f"{errors['rmse']['extrapolation']:.4f}" in flat
+            assert f"{errors['mse']['extrapolation']:.5f}" in flat

@@ -1,69 +1,83 @@
-"""The demo: its seeds, batches, errors and controls."""
+"""The demo: its task, seeds, errors and controls, and what it shows of a trace."""
 
-from pathlib import Path
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from nacre.data.sets.spirals import HALF, make_spirals
-from nacre.demo import report, run
-from nacre.demo.networks import CORES, SpiralNet
+from nacre.data.sets.spirals import END, HALF, load_spirals
+from nacre.demo import run
+from nacre.demo.figures import summarise
+from nacre.study.spiral.data import direction_mean
+from nacre.tasks.recipe import Profile, load_recipe
+from nacre.tasks.task import load_task
+from nacre.train.cell import Cell
+from nacre.train.run_cell import run_cell
+from support.demo import N, make_small
+from support.pages import tool
+
+CONTROLS = ["straight lines, then last point held", "average training spiral of its family"]
 
 
-def measure(monkeypatch, seed, spread=0.02):
-    monkeypatch.setattr(run, "_draw", lambda *_: {})
-    monkeypatch.setattr(run, "BATCH", 4)
-    monkeypatch.setattr(run, "make_spirals", lambda seed, spread: make_spirals(30, seed, spread))
-    return run.compare(Console(quiet=True), 2, seed, spread)[0]
+@pytest.fixture
+def small(monkeypatch):
+    make_small(monkeypatch)
+    for name in ("plot_spirals", "plot_losses", "plot_circuit", "plot_trace"):
+        monkeypatch.setattr(run, name, lambda *_: b"")
 
 
-def test_it_is_deterministic_under_its_seed(monkeypatch):
-    first = measure(monkeypatch, 1)
-    assert measure(monkeypatch, 1) == first
-    assert measure(monkeypatch, 2).losses != first.losses
-    assert measure(monkeypatch, 1, spread=0.05).losses != first.losses
+@pytest.fixture
+def untrained(small, monkeypatch):
+    """Without training; a list of the cells that would have been trained, and of their networks."""
+    asked = []
+    monkeypatch.setattr(run, "fit_cell", lambda cell, network, _: asked.append((cell, network)))
+    monkeypatch.setattr(run, "_read_log", lambda _: {"step": [0.0]})
+    return asked
 
 
-def test_the_seed_is_that_of_data_weights_and_batches(monkeypatch):
-    seeds = []
-    build, train = run.build, run._train
-    monkeypatch.setattr(run, "_draw", lambda *_: {})
-    monkeypatch.setattr(
-        run, "make_spirals", lambda seed, spread: seeds.append(seed) or make_spirals(30, seed, spread)
-    )
-    monkeypatch.setattr(run, "build", lambda name, seed: seeds.append(seed) or build(name, seed))
-    monkeypatch.setattr(run, "_train", lambda *args: seeds.append(args[-1]) or train(*args))
-    run.compare(Console(quiet=True), 1, 7, 0.02)
-    assert seeds == [7] * (1 + 2 * len(CORES))
+def measure(steps=1, seed=1, spread=0.02):
+    return run.compare(Console(quiet=True), steps, seed, spread)[0]
 
 
-def test_all_models_see_the_same_batches(monkeypatch):
-    train, _ = make_spirals()
-    seen = []
-    monkeypatch.setattr(SpiralNet, "forward", lambda self, *args: seen.append(args) or self.at.bias.sum())
-    nets = [run.build(name, seed=0) for name in CORES]
-    for net in nets:
-        list(run._train(net, train, 2, seed=5))
-    for other in (seen[2:4], seen[4:6]):
-        for ours, theirs in zip(seen[:2], other, strict=True):
-            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert not torch.equal(seen[0][0], seen[1][0])
+# --- task and seeds -----------------------------------------------------------------------------------------
 
 
-def test_bodies_start_from_the_same_weights():
-    nac, *others = (run.build(name, seed=0) for name in CORES)
-    body = {k: v for k, v in nac.state_dict().items() if not k.startswith("core.")}
-    for other in others:
-        state = other.state_dict()
-        assert all(torch.equal(v, state[k]) for k, v in body.items())
-    assert not torch.equal(body["where.weight"], run.build("NAC", 1).where.weight)
+def test_the_task_is_that_of_nacre_train_with_other_spirals():
+    recipe = load_recipe("spiral").at(Profile.STANDARD)
+    task = run.load_demo(run.STEPS, 7, 0.05)
+    assert replace(task.recipe, data=recipe.data) == recipe  # the steps, too
+    assert task.data.digest == load_spirals(seed=7, spread=0.05).digest
+    assert task.data.digest != load_task(recipe).data.digest
+    assert run.load_demo(80, 7, 0.05).recipe.training.steps == 80
 
 
-def test_short_schedules():
-    train, _ = make_spirals(n=12)
-    for steps in (1, 9, 10, 11):
-        assert len(list(run._train(run.build("SDPA", seed=0), train, steps, seed=0))) == steps
+def test_all_models_get_the_same_spirals_and_the_seed_is_that_of_everything(untrained, monkeypatch):
+    measure(seed=7)
+    assert [cell.model for cell, _ in untrained] == ["nac-plus", "sdpa", "cfc-fc", "nac"]
+    for cell, network in untrained:
+        assert (cell.fold, cell.seed, cell.profile) == (0, 7, Profile.STANDARD)
+        assert cell.task is untrained[0][0].task
+        assert cell.task.data.digest == load_spirals(N, seed=7).digest
+        expected = cell.task.network(cell.model, 0, 7).state_dict()
+        assert all(torch.equal(expected[name], value) for name, value in network.state_dict().items())
+
+
+def test_the_number_of_steps_reaches_training_in_whole_rounds(small, monkeypatch):
+    monkeypatch.setattr(run, "MODELS", ("nac-plus",))
+    result = measure(steps=21)
+    assert result.settings == {"seed": 1, "steps": 40, "spread": 0.02}
+    assert result.losses["nac-plus"]["step"] == [2.0 * i for i in range(1, 21)]
+
+
+@pytest.mark.slow
+def test_it_is_deterministic_under_its_seed(small, monkeypatch):
+    monkeypatch.setattr(run, "MODELS", ("nac-plus", "cfc-fc"))
+    first = measure()
+    assert replace(measure(), seconds={}) == replace(first, seconds={})
+    assert measure(seed=2).losses != first.losses
+    assert measure(spread=0.05).losses != first.losses
 
 
 def test_bad_settings(tmp_path):
@@ -79,79 +93,150 @@ def test_bad_settings(tmp_path):
         run.run_demo(tmp_path / "file")
 
 
-def test_ctrl_c_leaves_no_file(tmp_path, monkeypatch):
-    def interrupted(*_args):
-        yield 1.0
+def test_ctrl_c_leaves_no_file(small, tmp_path, monkeypatch):
+    runs = []
+
+    def interrupted(cell, *_):
+        cell.directory.mkdir(parents=True)
+        runs.append(cell.out)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "_train", interrupted)
+    monkeypatch.setattr(run, "fit_cell", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.run_demo(tmp_path)
     assert list(tmp_path.iterdir()) == []
+    assert [folder.exists() for folder in runs] == [False]
 
 
 # --- errors and controls ------------------------------------------------------------------------------------
 
 
-def test_the_errors_are_of_the_right_parts():
-    target = torch.zeros(2, 150, 2)
-    guess = target.clone()
-    guess[:, HALF:, 0], guess[:, HALF:, 1] = 3.0, -4.0
-    guess[0, :HALF] = 1.0
-    assert run._errors(guess, target) == {
-        "rmse": {"interpolation": 1.0, "extrapolation": 5.0},
-        "mae": {"interpolation": 1.0, "extrapolation": 7.0},
-    }
+def test_parity_errors_are_those_of_nacre_train(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "MODELS", ("nac-plus",))
+    found = measure(steps=20, seed=3).models["nac-plus"]["mse"]
+    cell = Cell(run.load_demo(20, 3, 0.02), "nac-plus", 0, 3, Profile.STANDARD, tmp_path)
+    metrics = run_cell(cell)["metrics"]
+    for part in ("interpolation", "extrapolation"):
+        assert found[part] == pytest.approx(metrics[f"{part} mse"], rel=1e-6)
+
+
+def test_sequences_are_taken_apart_into_spirals():
+    data = load_spirals(N, seed=4)
+    index = torch.tensor([3, 8, 21])
+    spirals = run.spirals_of(data, index)
+    assert spirals.x.shape == (3, 50, 2)
+    assert spirals.target.shape == (3, 150, 2)
+    for i, number in enumerate(index.tolist()):
+        rows = range(200 * number, 200 * (number + 1))
+        seen = [row for row in rows if data.values[row, 2] == 1]
+        asked = [row for row in rows if data.values[row, 2] == 0]
+        assert torch.equal(spirals.x[i], data.values[seen, :2])
+        assert torch.equal(spirals.time[i], data.time[seen])
+        assert torch.equal(spirals.target[i], data.y[asked])
+        assert torch.equal(spirals.target_time[i], data.time[asked])
+    step = spirals.target.diff(dim=1).norm(dim=-1)  # clockwise ones wind inwards, the others outwards
+    assert torch.equal(step[:, :HALF].sum(1) > step[:, HALF:].sum(1), spirals.clockwise)
 
 
 def test_straight_lines_interpolate_and_then_hold():
-    _, test = make_spirals()
-    control = run._straight_lines(test)
+    test = run.spirals_of(load_spirals(N), torch.arange(N))
+    control = run.straight_lines(test)
     assert control.shape == test.target.shape
-    torch.testing.assert_close(control[:, -1], test.x[:, -1].double(), check_dtype=False)
-    errors = run._errors(control, test.target)["rmse"]
-    assert errors["interpolation"] < 0.02 < errors["extrapolation"]
+    torch.testing.assert_close(control[:, HALF:], test.x[:, -1:].expand(-1, HALF, -1), check_dtype=False)
+    at = test.target_time.unsqueeze(2) == test.time.unsqueeze(1)  # [n, 150, 50]: every observation is asked about
+    assert (at.sum((1, 2)) == 50).all()
+    spiral, asked, seen = at.nonzero().unbind(1)
+    torch.testing.assert_close(control[spiral, asked], test.x[spiral, seen], check_dtype=False)
+    assert (control - test.target)[:, :HALF].square().mean().sqrt() < 0.2 < (control - test.target).abs().max()
 
 
-def test_the_family_average_knows_the_family_only():
-    train, test = make_spirals()
-    average = run.direction_mean(train, test)
+def test_the_controls_learn_from_training_spirals_alone(untrained):
+    result = measure()
+    assert list(result.controls) == CONTROLS
+    task = untrained[0][0].task
+    split = task.splits[0]
+    train, test = (run.spirals_of(task.data, part) for part in (split.train, split.test))
+    average = direction_mean(train, test)
     for turn in (False, True):
         wanted = train.target[train.clockwise == turn].mean(0)
         assert (average[test.clockwise == turn] == wanted).all()
+    outside = torch.cat([split.train, split.valid])
+    spread = run.spirals_of(task.data, outside).target.double().flatten(0, 1).std(0, correction=0)
+    for name, guess in zip(CONTROLS, (run.straight_lines(test), average), strict=True):
+        off = (guess - test.target) / spread
+        assert result.controls[name]["mse"]["interpolation"] == pytest.approx(off[:, :HALF].square().mean().item())
+        assert result.controls[name]["mae"]["extrapolation"] == pytest.approx(off[:, HALF:].abs().mean().item())
+    assert result.spirals == {"train": len(split.train), "valid": len(split.valid), "test": len(split.test)}
 
 
-def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
-    def full_disk(*_args):
-        raise OSError("No space left on device")
-
-    (tmp_path / "a.png").write_bytes(b"old")
-    monkeypatch.setattr("nacre.io.os.replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        report.write_atomic(tmp_path / "a.png", b"new")
-    assert [f.read_bytes() for f in tmp_path.iterdir()] == [b"old"]
+# --- the trace ----------------------------------------------------------------------------------------------
 
 
-def test_the_tool_for_several_seeds_writes_every_error(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
-    import demo_seeds
+def trace_of(small_task, model):
+    network = small_task.network(model, 0, 0)
+    return network, run.trace_of(network, small_task.data, small_task.splits[0].test[:1])
 
+
+def test_a_trace_is_of_the_layer_in_the_network_and_leaves_no_observer(small):
+    task = run.load_demo(20, 1, 0.02)
+    network, trace = trace_of(task, "nac-plus")
+    layer = run.layer_of(network)
+    assert layer.observer is None
+    inputs = []
+    hook = layer.register_forward_pre_hook(lambda _, args, kwargs: inputs.append((args, kwargs)), with_kwargs=True)
+    with torch.no_grad():
+        batch = task.data.batch(task.splits[0].test[:1])
+        network(batch.x, batch.time, batch.key_padding_mask)
+        hook.remove()
+        (args, kwargs) = inputs[0]
+        again = layer(*args, **kwargs, return_trace=True)[1]
+    assert torch.equal(trace.index, again.index)
+    torch.testing.assert_close(trace.weights, again.weights)
+    torch.testing.assert_close(trace.command, again.command)
+
+
+def test_the_trace_is_summarised_by_attention_weight(small):
+    task = run.load_demo(20, 1, 0.02)
+    _, trace = trace_of(task, "nac-plus")
+    clock, command, gates = summarise(trace).values()
+    weights = trace.weights[0, 0, 70]
+    assert list(gates) == [r"$\phi$ (target)", r"$\omega$ (decay rate)", "t (internal time)"]
+    for values, gate in zip(gates.values(), (trace.phi, trace.omega, trace.t), strict=True):
+        assert values.shape == (200,)
+        assert values[70] == pytest.approx(float(weights @ gate[0, 0, 70]), rel=1e-5)
+    means = (trace.weights[0, 0, ..., None] * trace.command[0, 0]).sum(1).numpy()  # [200, n]
+    order = np.argsort(-means.std(0))[:3]
+    assert list(command) == [f"command {i}" for i in order]
+    np.testing.assert_allclose(np.stack(list(command.values()), 1), means[:, order], rtol=1e-5, atol=1e-6)
+    # A clock neuron is what its name says of the time from key to query.
+    time = task.data.batch(task.splits[0].test[:1]).time[0] / END
+    elapsed = time[70] - time[trace.index[0, 0, 70]]
+    for name, values in clock.items():
+        wave, scale = name[:3], float(name.removesuffix(")").split(" / ")[1])
+        expected = weights.double() @ getattr(torch, wave)(elapsed / scale)
+        assert values[70] == pytest.approx(float(expected), abs=0.02), name  # names have three digits
+    _, trace = trace_of(task, "nac")
+    assert len(summarise(trace)) == 2  # it has no clock
+
+
+# --- the tool -----------------------------------------------------------------------------------------------
+
+
+def test_the_tool_for_several_seeds_writes_every_error(untrained, tmp_path, monkeypatch):
+    demo_seeds = tool("demo_seeds")
     written = {}
-    monkeypatch.setattr(run, "_draw", lambda *_: {})
-    monkeypatch.setattr(run, "make_spirals", lambda seed, spread: make_spirals(30, seed, spread))
+    monkeypatch.setattr(run, "plot_spirals", lambda data, *_: data.x.numpy().tobytes())
     monkeypatch.setattr(demo_seeds, "SEEDS", (1, 2))
-    monkeypatch.setattr(demo_seeds, "STEPS", 1)
-    monkeypatch.setattr(
-        demo_seeds, "write_result", lambda name, result: written.update({name: result}) or Path(__file__)
-    )
+    monkeypatch.setattr(demo_seeds, "PICTURE", tmp_path / "spirals.png")
+    monkeypatch.setattr(demo_seeds, "write_result", lambda name, result: written.update({name: result}))
     demo_seeds.main()
     result = written["spirals-demo.json"]
     assert {"command", "commit", "machine", "versions"} <= set(result)
-    for metric in ("rmse", "mae"):
-        assert list(result[metric]) == [
-            *CORES,
-            "straight lines, then last point held",
-            "average training spiral of its family",
-        ]
+    assert list(result["seconds"]) == list(result["parameters"]) == list(run.MODELS)
+    for metric in ("mse", "mae"):
+        assert list(result[metric]) == [*run.MODELS, *CONTROLS]
         for errors in result[metric].values():
             assert [len(errors[part]) for part in ("interpolation", "extrapolation")] == [2, 2]
+    data = load_spirals(N, seed=1)
+    shown = run.spirals_of(data, run.load_demo(20, 1, 0.02).splits[0].test).x
+    assert (tmp_path / "spirals.png").read_bytes() == shown.numpy().tobytes()

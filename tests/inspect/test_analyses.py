@@ -158,7 +158,7 @@ def test_what_labels_cannot_be(tmp_path):
 
 
 def test_centroids_are_means(tmp_path, monkeypatch):
-    recording = record(NAC(16, 2), torch.randn(2, 40, 16), out=tmp_path / "r")
+    recording = record(NAC(16, 2, clock=2), torch.randn(2, 40, 16), out=tmp_path / "r")
     monkeypatch.setattr(centroids_module, "_READ", 7)
     layer = recording.layers["nac"]
     states = np.asarray(layer.array("states"))
@@ -195,7 +195,8 @@ def sick_layer(**options):
 
 
 FEW = {"causal": True, "top_k": 3}
-CASES = [({}, False, False), (FEW, True, False), (FEW, False, True), ({}, True, True)]
+PLUS = {"clock": 3, "match": "start", "sensory_activation": "sigmoid"}
+CASES = [({}, False, False), (FEW, True, False), (FEW, False, True), (PLUS, True, True), ({}, True, True)]
 SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in CASES[:-1]]
 
 
@@ -218,7 +219,7 @@ def test_health_is_what_the_certificate_says(tmp_path, options, padded, timed, e
     assert sum(found.dead.values()) == len(certificate.dead)
     assert found.neurons == {"query": 16, "key": 16, "value": 16} | {
         group: 2 * len(layer.backbone.wiring.group(group)) for group in ("inter", "command", "motor")
-    }
+    } | ({"clock": 12} if "clock" in options else {})
     np.testing.assert_allclose(found.keys_mean, [h.keys_mean for h in certificate.heads], rtol=1e-5)
     np.testing.assert_allclose(found.keys_min, [h.keys_min for h in certificate.heads], rtol=1e-5)
     layer.eval()

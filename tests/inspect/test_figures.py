@@ -52,6 +52,7 @@ def deep(*values):
         ("many", "circuit activity"),
         deep("many", "gates"),
         deep("steady", "gates attention"),
+        ("clock", "circuit activity"),
         ("drive", "attention"),
         deep("drive", "activity"),
         deep("long", "activity"),
@@ -162,6 +163,9 @@ def test_the_centroid_is_the_mean_of_the_group(made):
     states = np.asarray(layer.array("states")[1, :, 2])
     times, start = layer.time(1), 0
     for group, size in layer.sizes.items():
+        if group == "clock":
+            assert size == 0
+            continue
         ax = panel(figure, {"query": "query q", "key": "key k", "value": "value v"}.get(group, group))
         x, y = line(ax, "centroid").get_data()
         of_group, start = states[:, start : start + size], start + size
@@ -316,3 +320,9 @@ def test_near_keys_are_counted_back(made):
 def test_attention_without_a_step_has_no_arcs(made):
     recording, _ = made("plain")
     assert not drawn(draw_attention(recording, None, 0, 0), LineCollection)
+
+
+def test_gates_say_what_the_match_does(made):
+    for kind, words in (("clock", "match, of query and key, is where a starts"), ("steady", "add to the target")):
+        caption = draw_gates(made(kind)[0], None, 0).get_supxlabel().replace("\n", " ")
+        assert words in caption, kind

@@ -14,9 +14,10 @@ from nacre.inspect.figures.circuit import draw_circuit
 from nacre.inspect.figures.gates import draw_gates
 from nacre.inspect.figures.lesion import draw_lesion
 from nacre.inspect.figures.style import save_figure
+from nacre.inspect.figures.time_tuning import draw_time_tuning
 from nacre.inspect.figures.tuning import draw_tuning
 from nacre.inspect.options import FigureKind
-from support.inspect_figures import assert_readable, drawn, lesions, line, recorded, texts_of, tuned
+from support.inspect_figures import assert_readable, drawn, lesions, line, panel, recorded, texts_of, timed, tuned
 
 LONG = tuple(f"a label with a long name, number {i}" for i in range(12))
 
@@ -25,6 +26,7 @@ LONG = tuple(f"a label with a long name, number {i}" for i in range(12))
 def test_figures_of_studies_can_be_read(monkeypatch):
     assert_readable(draw_tuning(tuned(16, LONG)), monkeypatch)
     assert_readable(draw_lesion(lesions()), monkeypatch)
+    assert_readable(draw_time_tuning(timed(reach=4000.0)), monkeypatch)
 
 
 @pytest.mark.deep
@@ -33,6 +35,8 @@ def test_figures_of_other_studies_can_be_read(monkeypatch):
         assert_readable(draw_tuning(found), monkeypatch)
     for study in (lesions(1, "mse", "lower"), lesions(12, "")):
         assert_readable(draw_lesion(study), monkeypatch)
+    for found in (timed(12, 12), timed(1, 0, 0, "", silent=None), timed(unit="steps", threshold=float("inf"))):
+        assert_readable(draw_time_tuning(found), monkeypatch)
 
 
 # --- tuning and lesions --------------------------------------------------------------------------------------
@@ -60,6 +64,54 @@ def test_tuning_without_a_threshold_or_a_label():
     assert not [one for one in figure.axes[0].lines if one.get_label() == "threshold"]
     assert "too few for a threshold" in figure.get_supxlabel()
     assert len(figure.axes[1].texts) == 12 * 2
+
+
+def test_time_tuning_shows_strengths_and_the_curves_that_move_most():
+    found = timed()
+    figure = draw_time_tuning(found)
+    dots = np.concatenate([d.get_offsets() for d in drawn(figure, PathCollection)])
+    assert np.allclose(np.sort(dots[:, 1]), 100 * np.sort(found.strength, None))
+    counts = [int(t.get_text().split("\n")[1].split()[0]) for t in figure.axes[0].get_xticklabels()]
+    assert sum(counts) == found.above.sum()
+    command = [i for i, name in enumerate(found.columns) if name.startswith("command")]
+    variance = found.means[:, command].var(-1)
+    best = np.argsort(-variance, axis=None)[:4]
+    ax = panel(figure, "command")
+    for line_, place in zip([one for one in ax.lines if len(one.get_xdata()) > 2], best, strict=True):
+        head, i = divmod(int(place), len(command))
+        assert np.array_equal(line_.get_xdata(), found.elapsed)
+        assert np.array_equal(line_.get_ydata(), found.means[head, command[i]])
+        strength = f"{100 * found.strength[head, command[i]]:.0f} %"
+        assert line_.get_label() == f"command {i}, head {head}: {strength}"
+    names = [one.get_label() for one in panel(figure, "clock").lines[:4]]
+    assert len({name.split(":")[0] for name in names}) == 4  # not one neuron of several heads
+    for name in names:
+        index = int(name.split(":")[0].split()[1])
+        turn = style.number(2 * np.pi * 4.0 ** (index % 6))
+        assert name.endswith(f"\n({'sine' if index > 5 else 'cosine'}, {turn} hours)")
+    for gate, sign in (("phi", "φ"), ("omega", "ω"), ("logits", "a")):
+        column = found.columns.index(gate)
+        lines = panel(figure, sign).lines[:2]
+        assert [np.array_equal(one.get_ydata(), found.means[h, column]) for h, one in enumerate(lines)] == [
+            True
+        ] * 2
+    assert "time from key to query (hours)" in figure.axes[-1].get_xlabel()
+
+
+def test_time_tuning_of_few_far_pairs_has_a_logarithmic_axis():
+    for reach, scale in ((3.0, "linear"), (4000.0, "symlog")):
+        assert draw_time_tuning(timed(reach=reach)).axes[-1].get_xscale() == scale
+
+
+def test_time_tuning_without_clock_command_neurons_or_threshold():
+    found = timed(1, 0, 0, "", threshold=float("inf"), permutations=5)
+    figure = draw_time_tuning(found)
+    assert [ax.get_ylabel().split("\n")[0] for ax in figure.axes[1:]] == ["inter", "φ", "ω", "a"]
+    caption = figure.get_supxlabel().replace("\n", " ")
+    assert "5 permutations are too few for a threshold" in caption
+    assert "silent" not in caption
+    assert "mean strength of the others falls from" in draw_time_tuning(timed()).get_supxlabel().replace("\n", " ")
+    assert figure.axes[-1].get_xlabel().startswith("time from key to query; ")
 
 
 @pytest.mark.slow
@@ -154,7 +206,8 @@ def test_a_failure_leaves_nothing_behind_and_the_old_file_as_it_was(tmp_path, mo
 
 
 def test_every_kind_has_a_figure():
-    assert [str(kind) for kind in FigureKind] == ["circuit", "activity", "gates", "attention", "tuning", "lesion"]
+    kinds = ["circuit", "activity", "gates", "attention", "tuning", "time-tuning", "lesion"]
+    assert [str(kind) for kind in FigureKind] == kinds
 
 
 def test_the_check_of_texts_sees_what_is_wrong(monkeypatch):

@@ -123,7 +123,7 @@ def test_a_silent_motor_neuron_flattens_its_gate_and_leaves_the_other():
 
 
 def test_a_silent_group_is_all_of_its_neurons():
-    layer = layer_of()
+    layer = layer_of(clock=2)
     for group in GROUPS:
         whole = lesioned(layer, [Lesion(group, head=1)])
         each = lesioned(layer, [Lesion(group, i, head=1) for i in range(size_of(layer, group))])

@@ -26,6 +26,7 @@ OPTIONS = [
     {"top_k": None, "causal": True},
     {"mode": "steady", "integrate": False},
     {"match": "both"},
+    {"match": "start", "clock": 3, "near": 4, "sensory_activation": "identity"},
     {"share_backbone": True},
     {"activation": "gelu"},
     {"activation": "sigmoid", "mode": "euler"},
@@ -282,7 +283,7 @@ def test_what_a_recording_says_of_itself(one):
     assert about.outputs == tuple(f"y{i}" for i in range(WIDTH))
     assert layer.heads == 2
     assert layer.wiring.to_dict() == model.backbone.wiring.to_dict()
-    assert list(layer.sizes.values())[3:] == [len(layer.wiring.group(g)) for g in BACKBONE]
+    assert list(layer.sizes.values())[3:] == [0, *(len(layer.wiring.group(g)) for g in BACKBONE)]
     assert not layer.shared
     assert (recording.length("x", 1), recording.length("output", 1)) == (STEPS, STEPS)
     assert np.array_equal(recording.curve("x", 1, 5, 9, 100)[1][:, 2], x[1, 5:9].numpy())

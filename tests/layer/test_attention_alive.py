@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import nacre
+from support.cases import KINDS, kind
 
 NAC_ROWS = nacre.list_models("nac*")
 
@@ -47,9 +48,12 @@ OPTIONS = {
     "selection": ["exact"],
     "block_size": [2, 13],
     "reach": [15, 100],
-    "match": ["content", "both"],
+    "near": [1, 4, 8],
+    "match": ["start", "content", "both"],
+    "clock": [1, 4],
     "settle_steps": [3, 5, 9],
     "activation": ["sigmoid", "relu", "elu", "gelu", "silu", "softsign", "identity"],
+    "sensory_activation": ["identity", "relu"],
     "omega_min": [0.5],
     "integrate": [False],
     "share_backbone": [True],
@@ -80,10 +84,13 @@ def output(**options):
     return layer(x, time=time).detach().numpy().tobytes()
 
 
-@pytest.mark.parametrize("match", ["none", "both"])
+every_kind = pytest.mark.parametrize("name", KINDS)
+
+
+@every_kind
 @pytest.mark.parametrize("mode", ["exact", "euler", "steady"])
-def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode, match):
-    layer = nacre.NAC(16, 2, mode=mode, match=match, dtype=torch.float64)
+def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode, name):
+    layer = nacre.NAC(16, 2, dtype=torch.float64, **kind(name, mode=mode))
     x = torch.randn(2, 30, 16, dtype=torch.float64)
     time = torch.rand(2, 30, dtype=torch.float64).cumsum(1).mul(1024).round().div(1024)
     y = layer(x, time=time)
@@ -92,17 +99,17 @@ def test_time_changes_the_output_and_a_shift_of_all_stamps_does_not(mode, match)
     assert torch.equal(y, layer(x, time=time + 4096))
 
 
-@pytest.mark.parametrize("match", ["none", "both"])
-def test_large_stamps_keep_their_differences(match):
-    layer = nacre.NAC(16, 2, match=match)
+@every_kind
+def test_large_stamps_keep_their_differences(name):
+    layer = nacre.NAC(16, 2, **kind(name))
     x = torch.randn(1, 20, 16)
     time = torch.arange(20)[None] * 3
     assert torch.equal(layer(x, time=time.float()), layer(x, time=time + 1_700_000_000))
 
 
-@pytest.mark.parametrize("match", ["none", "both"])
-def test_time_is_used_at_float64_even_where_the_layer_is_bfloat16(match):
-    layer = nacre.NAC(16, 2, match=match).to(torch.bfloat16)
+@every_kind
+def test_time_is_used_at_float64_even_where_the_layer_is_bfloat16(name):
+    layer = nacre.NAC(16, 2, **kind(name)).to(torch.bfloat16)
     x = torch.randn(1, 20, 16, dtype=torch.bfloat16)
     time = torch.arange(20, dtype=torch.float64)[None] / 100
     assert torch.equal(layer(x, time=time), layer(x, time=time + 2.0**30))

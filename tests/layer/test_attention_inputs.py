@@ -136,6 +136,15 @@ OPTIONS = [
     ({"time_scale": float("inf")}, ValueError, r"time_scale must lie in \(0.0, inf\), got inf"),
     ({"backbone_units": 4}, ValueError, "backbone_units must be at least 5, got 4"),
     ({"seed": -1}, ValueError, "seed must be at least 0"),
+    ({"near": -1}, ValueError, "near must be at least 0, got -1"),
+    ({"near": 2.0}, TypeError, "near must be an integer, got 2.0"),
+    ({"near": 9}, ValueError, "near must be at most top_k=8, of which it is a part, got 9"),
+    ({"clock": -1}, ValueError, "clock must be at least 0, got -1"),
+    ({"clock": 13}, ValueError, "clock must be at most 12, got 13"),
+    ({"clock": True}, TypeError, "clock must be an integer, got True"),
+    ({"match": "begin"}, ValueError, "match must be one of 'none', 'start', 'content', 'both', got 'begin'"),
+    ({"match": "start", "mode": "steady"}, ValueError, "match='start' needs mode 'exact' or 'euler'"),
+    ({"sensory_activation": "tan"}, ValueError, "sensory_activation must be one of .* did you mean 'tanh'"),
     ({"bias": None}, TypeError, "bias must be True or False"),
     ({"topk": 4}, TypeError, "NAC has no option 'topk'; did you mean 'top_k'"),
     ({"colour": 4}, TypeError, "NAC has no option 'colour'; further options are phi, selection"),
@@ -155,6 +164,8 @@ def test_wirings_that_do_not_fit():
         ValueError, match=r"wiring must have 4 inputs .* and 2 motor neurons .* got Wiring\(AutoNCP: 8"
     ):
         nacre.NAC(8, 4, wiring=fits)
+    with pytest.raises(ValueError, match=r"14 inputs \(query and key .* num_heads and 6 clock neurons\) and 2"):
+        nacre.NAC(8, 2, wiring=fits, clock=3)
     with pytest.raises(ValueError, match="2 motor neurons"):
         nacre.NAC(8, 2, wiring=ncps.wirings.AutoNCP(12, 3))
     built = ncps.wirings.AutoNCP(12, 2)
@@ -166,6 +177,10 @@ def test_wirings_that_do_not_fit():
     island = nacre.Wiring(np.zeros((3, 3)), [[0, 1, 1]] * 8, ("motor", "motor", "inter"))
     with pytest.raises(ValueError, match=r"output neurons \[0\] cannot be reached"):
         nacre.NAC(8, 2, wiring=island)
+
+
+def test_near_keys_need_no_limit():
+    assert nacre.NAC(8, 2, near=9, top_k=None)(X).shape == X.shape
 
 
 def test_one_wiring_serves_many_layers():

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.layer.selection import choose_keys
-from support.cases import combinations
+from nacre.layer.selection.choose import choose_keys
+from support.cases import PLUS, combinations, kind
 from support.hypothesis import examples
+
+pytestmark = pytest.mark.usefixtures("either_path")
 
 LENGTHS = [1, 3, 50, 101]
 MODES = ["exact", "euler", "steady"]
@@ -17,6 +19,8 @@ SELECTIONS = {
     "exact": {"selection": "exact"},
     "all": {"top_k": None},
     "match": {"match": "both", "reach": 30},
+    "plus": PLUS,
+    "near": {"near": 5, "selection": "exact", "clock": 1},
 }
 POISON = [float("nan"), float("inf"), 1e30]
 
@@ -26,7 +30,7 @@ every_case = pytest.mark.parametrize(
 
 
 def make(mode, selection, **options):
-    return nacre.NAC(8, 2, mode=mode, **SELECTIONS[selection], **options)
+    return nacre.NAC(8, 2, **kind("paper", **{"mode": mode, **SELECTIONS[selection], **options}))
 
 
 def batch(length):
@@ -93,7 +97,7 @@ def test_leak_other_rows_of_the_batch_change_no_bit(length, selection, mode):
     ("selection", "size", "causal"), combinations(list(SELECTIONS), [2, 8, 30], [False, True])
 )
 def test_a_batch_equals_its_samples(selection, size, causal):
-    layer = nacre.NAC(8, 2, dtype=torch.float64, causal=causal, **SELECTIONS[selection])
+    layer = make("exact", selection, dtype=torch.float64, causal=causal)
     x, time = torch.randn(size, 30, 8, dtype=torch.float64), torch.rand(size, 30).cumsum(1)
     padding = torch.arange(30) >= torch.randint(1, 31, (size, 1))
     y = layer(x, time=time, key_padding_mask=padding)
@@ -114,8 +118,11 @@ def test_a_batch_equals_its_samples(selection, size, causal):
 )
 def test_where_and_how_far_a_row_is_padded_changes_nothing(seed, length, more, selection, mode, causal, timed):
     torch.manual_seed(seed)
-    options = {"block_size": 7} if selection == "blocks" else SELECTIONS[selection]
-    layer = nacre.NAC(8, 2, dtype=torch.float64, mode=mode, causal=causal, backbone_units=12, **options)
+    options = {"dtype": torch.float64, "causal": causal, "backbone_units": 12}
+    if selection == "blocks":
+        layer = make(mode, "sqrt", block_size=7, **options)
+    else:
+        layer = make(mode, selection, **options)
     x, time = torch.randn(1, length, 8, dtype=torch.float64), torch.rand(1, length, dtype=torch.float64).cumsum(1)
     alone = layer(x, time=time if timed else None)
     place = torch.randperm(length + more)[:length].sort().values
@@ -164,8 +171,9 @@ def test_the_newest_key_is_reachable(causal):
 
 
 @pytest.mark.parametrize(("mode", "poison"), [*zip(MODES, POISON, strict=True)])
-def test_leak_cross_attention(mode, poison):
-    layer = nacre.NAC(8, 2, mode=mode)
+@pytest.mark.parametrize("name", ["paper", "plus"])
+def test_leak_cross_attention(mode, poison, name):
+    layer = nacre.NAC(8, 2, **kind(name, mode=mode))
     q, k = torch.randn(3, 5, 8), torch.randn(3, 9, 8)
     time, key_time = torch.rand(3, 5), torch.rand(3, 9)
     padding = torch.zeros(3, 9, dtype=torch.bool)

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import nacre
-from nacre.layer import blocks, pairs
+from nacre.layer import pairs
 from nacre.layer.dynamics import LONGEST
+from nacre.layer.selection import blocks
 from reference.memory import LargestTensor
-from support.cases import combinations
+from support.cases import KINDS, PLUS, combinations, kind
 
 MODES = ["exact", "euler", "steady"]
 
@@ -17,10 +18,10 @@ pytestmark = pytest.mark.usefixtures("either_path")
 
 
 @pytest.mark.parametrize(
-    ("mode", "dtype", "match"), combinations(MODES, [torch.bfloat16, torch.float16], ["none", "both"])
+    ("mode", "dtype", "name"), combinations(MODES, [torch.bfloat16, torch.float16], list(KINDS))
 )
-def test_half_precision_layers_follow_float32(mode, dtype, match):
-    layer = nacre.NAC(16, 2, mode=mode, selection="exact", top_k=None, match=match)
+def test_half_precision_layers_follow_float32(mode, dtype, name):
+    layer = nacre.NAC(16, 2, **kind(name, mode=mode, selection="exact", top_k=None))
     x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
     want = layer(x, time=time)
     got = layer.to(dtype)(x.to(dtype), time=time)
@@ -30,9 +31,11 @@ def test_half_precision_layers_follow_float32(mode, dtype, match):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
-@pytest.mark.parametrize(("dtype", "match"), [(torch.bfloat16, "both"), (torch.float16, "none")])
-def test_autocast(dtype, match):
-    layer = nacre.NAC(16, 2, top_k=None, match=match)
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(torch.bfloat16, "match"), (torch.float16, "paper"), (torch.bfloat16, "plus")]
+)
+def test_autocast(dtype, name):
+    layer = nacre.NAC(16, 2, **kind(name, top_k=None))
     x, time = torch.randn(2, 20, 16), torch.rand(2, 20).cumsum(1)
     padding = torch.zeros(2, 20, dtype=torch.bool)
     padding[1, 9:] = True
@@ -62,9 +65,9 @@ def test_same_seed_same_everything():
     assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
 
 
-@pytest.mark.parametrize(("top_k", "causal"), [(3, True), (None, False)])
-def test_chunks_change_neither_output_nor_gradient(monkeypatch, top_k, causal):
-    layer = nacre.NAC(8, 2, top_k=top_k, causal=causal, dtype=torch.float64)
+@pytest.mark.parametrize("options", [{"top_k": 3, "causal": True}, {"top_k": None}, PLUS], ids=str)
+def test_chunks_change_neither_output_nor_gradient(monkeypatch, options):
+    layer = nacre.NAC(8, 2, dtype=torch.float64, **options)
     x = torch.randn(2, 23, 8, dtype=torch.float64, requires_grad=True)
     time = torch.rand(2, 23).cumsum(1)
 
@@ -81,10 +84,11 @@ def test_chunks_change_neither_output_nor_gradient(monkeypatch, top_k, causal):
         torch.testing.assert_close(layer(x, time=time), whole[0], rtol=1e-10, atol=1e-12)
 
 
-def test_dropout_is_recomputed_as_it_was(monkeypatch):
+@pytest.mark.parametrize("name", ["paper", "plus"])
+def test_dropout_is_recomputed_as_it_was(monkeypatch, name):
     """With recomputation in backward, the gradient must belong to the dropout that was drawn in forward."""
     monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 1000)
-    layer = nacre.NAC(8, 2, dropout=0.5, dtype=torch.float64)
+    layer = nacre.NAC(8, 2, dropout=0.5, dtype=torch.float64, **kind(name))
     x = torch.randn(1, 20, 8, dtype=torch.float64)
     weight = layer.out_proj.weight
 
@@ -113,10 +117,11 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(layer(x), layer(x))
 
 
-def test_no_tensor_of_all_pairs_times_neurons_is_made(monkeypatch):
+@pytest.mark.parametrize("name", ["paper", "plus"])
+def test_no_tensor_of_all_pairs_times_neurons_is_made(monkeypatch, name):
     monkeypatch.setattr(pairs, "CHUNK_NUMBERS", 2**17)
     monkeypatch.setattr(blocks, "CHUNK_ELEMENTS", 2**17)
-    layer = nacre.NAC(16, 2)
+    layer = nacre.NAC(16, 2, **kind(name, top_k=8, backbone_units=None))
     length, neurons = 2000, layer.backbone.wiring.num_neurons
     x = torch.randn(1, length, 16)
     with torch.no_grad(), LargestTensor() as peak:
@@ -140,14 +145,24 @@ def test_elapsed_time_of_half_precision_layers_is_float32():
     torch.testing.assert_close(elapsed, torch.tensor([996.85841]), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("match", ["none", "both"])
-def test_streams_bear_any_time_between_steps(match):
-    layer = nacre.NAC(8, 2, causal=True, match=match).eval()
-    for stamps, scale in (
-        ([0.0, 1e39, 2e39], 1.0),
-        ([1.7e9, 1.7e9, 1.8e9], 1e-300),
-        ([-1e308, 1e308, 1e308], 1.0),
-    ):
+FAR = [([0.0, 1e39, 2e39], 1.0), ([1.7e9, 1.7e9, 1.8e9], 1e-300), ([-1e308, 1e308, 1e308], 1.0)]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_any_time_between_steps_has_finite_gradients(name):
+    for stamps, scale in FAR:
+        layer = nacre.NAC(8, 2, **kind(name, time_scale=scale))
+        x, time = torch.randn(1, 4, 8, requires_grad=True), torch.tensor([[*stamps, 0]], dtype=torch.float64)
+        y = layer(x, time=time, key_padding_mask=torch.tensor([[False, False, False, True]]))
+        assert y.isfinite().all()
+        gradients = torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])
+        assert all(g.isfinite().all() for g in gradients)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_streams_bear_any_time_between_steps(name):
+    layer = nacre.NAC(8, 2, causal=True, **kind(name)).eval()
+    for stamps, scale in FAR:
         layer.config = replace(layer.config, time_scale=scale)
         x, time = torch.randn(1, 3, 8), torch.tensor([stamps], dtype=torch.float64)
         state = layer.init_state(1)

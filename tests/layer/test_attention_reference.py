@@ -43,6 +43,26 @@ TOGETHER = {
     "sparse, deep, softsign": {"sparsity": 0.9, "settle_steps": 7, "activation": "softsign", "integrate": False},
     "mlp, match by content": {"wiring": "mlp", "match": "content", "selection": "exact", "bias": False},
     "ncps wiring, steady": {"wiring": ncps.wirings.AutoNCP(12, 2), "mode": "steady", "time_scale": 3.0},
+    "start, near, clock": {
+        "match": "start",
+        "near": 2,
+        "top_k": 4,
+        "clock": 3,
+        "phi": "linear",
+        "sensory_activation": "identity",
+        "integrate": False,
+        "backbone_units": 12,
+    },
+    "start by Euler, near, clock, causal": {
+        "match": "start",
+        "mode": "euler",
+        "near": 2,
+        "top_k": 3,
+        "clock": 2,
+        "time_scale": 0.7,
+        "causal": True,
+        "block_size": 2,
+    },
 }
 ALONE = {
     "euler": {"mode": "euler", "euler_steps": 3},
@@ -68,6 +88,23 @@ ALONE = {
     "match-causal": {"match": "both", "causal": True, "block_size": 2, "top_k": 2},
     "match-exact": {"match": "both", "selection": "exact", "bias": False},
     "match-all-pairs": {"match": "both", "top_k": None, "mode": "euler"},
+    "start": {"match": "start"},
+    "start-stiff": {"match": "start", "mode": "euler", "euler_steps": 1, "omega_min": 4.5},
+    "near": {"near": 1},
+    "near-exact": {"near": 2, "selection": "exact"},
+    "near-exact-causal": {"near": 2, "selection": "exact", "causal": True},
+    "near-only": {"near": 3},
+    "near-only-causal": {"near": 3, "causal": True},
+    "near-all": {"near": 9, "top_k": 12},
+    "near-reach": {"near": 1, "block_size": 2, "reach": 4, "match": "both"},
+    "near-all-pairs": {"near": 2, "top_k": None},
+    "clock": {"clock": 1},
+    "clock-12": {"clock": 12, "mode": "steady", "integrate": False},
+    "clock-shared": {"clock": 2, "share_backbone": True, "bias": False},
+    "clock-all-pairs": {"clock": 2, "top_k": None, "causal": True},
+    "clock-random": {"clock": 2, "wiring": "random", "sparsity": 0.8},
+    "clock-wiring": {"clock": 2, "wiring": ncps.wirings.AutoNCP(12, 2)},
+    "sensory": {"sensory_activation": "softsign"},
     "shared": {"share_backbone": True},
     "no-bias": {"bias": False},
     "random": {"wiring": "random", "sparsity": 0.8},
@@ -109,9 +146,10 @@ def compare(monkeypatch):
         slow, want = with_gradients(slow)
         assert library.library() is not None
         for path in ("kernels", "torch"):
-            if path == "torch":
-                monkeypatch.setattr(library, "runs", lambda *tensors: False)
-            fast, got = with_gradients(layer(*args, key_padding_mask=padding, **times))
+            with monkeypatch.context() as patch:
+                if path == "torch":
+                    patch.setattr(library, "runs", lambda *tensors: False)
+                fast, got = with_gradients(layer(*args, key_padding_mask=padding, **times))
             for a, b in zip((fast, *got), (slow, *want), strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda text, p=path: f"{p}: {text}")
 
@@ -143,14 +181,19 @@ def test_the_cases_cover_every_option():
     }
 
 
+NEAR = ["near-exact", "near-exact-causal", "near-only", "near-only-causal", "near-all", "near-reach", "clock-12"]
+
+
 @pytest.mark.parametrize(
     "case",
     [
         "match, causal, blocks",
-        *deep(["defaults", "euler", "steady", "all-pairs", "exact-selection", "random", "match-both"]),
+        "start, near, clock",
+        *deep(["defaults", "euler", "steady", "all-pairs", "exact-selection", "random", "match-both", *NEAR]),
     ],
 )
 def test_parity_cross_attention(case, compare):
+    """With stamps in no order."""
     layer = make((TOGETHER | ALONE)[case] | {"causal": False})
     q, k, v = (torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 6, 6))
     time, key_time = torch.rand(2, 4, dtype=torch.float64), torch.rand(2, 6, dtype=torch.float64)
@@ -159,7 +202,33 @@ def test_parity_cross_attention(case, compare):
     compare(layer, q, k, v, time=time, key_time=key_time, padding=padding)
 
 
-@pytest.mark.parametrize("case", ["defaults", "match, causal, blocks", *deep(["all-pairs", "exact-selection"])])
+@pytest.mark.parametrize("case", ["start, near, clock", *deep(NEAR)])
+@pytest.mark.parametrize("length", [6, pytest.param(11, marks=pytest.mark.deep)])
+def test_parity_unsorted_and_equal_stamps(case, length, compare):
+    x, _, padding = sequences(length)
+    time = torch.randint(-2, 3, (2, length)).double()
+    compare(make((TOGETHER | ALONE)[case]), x, time=time, padding=padding)
+
+
+@pytest.mark.parametrize("case", ["start, near, clock", *deep(["start by Euler, near, clock, causal", *NEAR])])
+def test_parity_by_rank_where_there_is_no_time(case, compare):
+    layer = make((TOGETHER | ALONE)[case])
+    x, _, padding = sequences(6)
+    compare(layer, x, padding=padding)
+    if not layer.config.causal:
+        q = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+        compare(layer, q, x, x, padding=padding)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "defaults",
+        "match, causal, blocks",
+        "start by Euler, near, clock, causal",
+        *deep(["all-pairs", "exact-selection", *NEAR]),
+    ],
+)
 def test_parity_causal_cross_attention_by_stamp(case, compare):
     layer = make((TOGETHER | ALONE)[case] | {"causal": True})
     q, k, v = (torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 6, 6))

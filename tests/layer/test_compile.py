@@ -6,8 +6,8 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
 import nacre
-from nacre.layer.selection import Candidates
-from support.cases import some
+from nacre.layer.selection.choose import Candidates
+from support.cases import PLUS, some
 
 LENGTHS = (4, 9, 16, 17, 41, 101)
 NETS = {
@@ -16,6 +16,8 @@ NETS = {
     "all pairs, steady": lambda: nacre.NAC(8, 2, top_k=None, mode="steady", backbone_units=12),
     "random wiring": lambda: nacre.NAC(8, 2, wiring="random", backbone_units=12, phi="tanh"),
     "match": lambda: nacre.NAC(8, 2, match="both", reach=20, causal=True, backbone_units=12),
+    "plus": lambda: nacre.NAC(8, 2, **PLUS),
+    "plus, causal": lambda: nacre.NAC(8, 2, causal=True, **PLUS),
     "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
 }
 
@@ -36,7 +38,7 @@ def inputs(length, batch=3):
 
 # The default backend is torch's compiler; "eager" only traces, which is where graphs are counted.
 CASES = [
-    *(pytest.param(name, "eager", marks=() if name == "match" else pytest.mark.deep) for name in NETS),
+    *(pytest.param(name, "eager", marks=() if name == "plus" else pytest.mark.deep) for name in NETS),
     pytest.param("causal", "inductor", marks=pytest.mark.deep, id="causal-compiled"),
 ]
 
@@ -65,7 +67,7 @@ def run_lengths(net, backend, lengths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(["causal", "match"], "causal"))
+@pytest.mark.parametrize("name", some(["causal", "match", "plus"], "plus"))
 def test_training_needs_one_graph_and_has_the_same_gradients(name):
     net = NETS[name]()
     compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
@@ -83,7 +85,7 @@ def test_training_needs_one_graph_and_has_the_same_gradients(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(["causal", "match"], "match"))
+@pytest.mark.parametrize("name", some(["causal", "match", "plus, causal"], "plus, causal"))
 def test_a_stream_needs_one_graph(name):
     layer = NETS[name]().eval()
     step = torch.compile(layer.step, fullgraph=True, dynamic=True, backend="eager")
@@ -103,12 +105,14 @@ def test_the_operators_keep_torchs_rules():
     assert sorted(ours) == ["nacre::exact_topk", "nacre::sqrt_topk"]
     q = torch.randn(2, 12, 2, 4).transpose(1, 2)  # as a layer gives it: not contiguous
     padding, skip = torch.rand(2, 12) > 0.8, torch.rand(2, 12) > 0.8
-    for causal in (False, True):
-        seen = Candidates.of((2, 12, 12), q.device, key_padding=padding, query_padding=skip, causal=causal)
+    time = torch.rand(2, 12)
+    for causal, near in ((False, 0), (True, 2), (False, 2)):
+        masks = {"key_padding": padding, "query_padding": skip}
+        seen = Candidates.of((2, 12, 12), q.device, causal=causal, near=near, moments=(time, time), **masks)
+        candidates = (q, q, seen.rank, seen.seen, seen.near.first, near)
         for block, reach in ((None, None), (5, 8)):
-            arguments = (q, q, seen.rank, seen.seen, 3, causal, block, reach)
-            torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, arguments)
-        torch.library.opcheck(torch.ops.nacre.exact_topk.default, (q, q, seen.rank, seen.seen, 3))
+            torch.library.opcheck(torch.ops.nacre.sqrt_topk.default, (*candidates, 3, causal, block, reach))
+        torch.library.opcheck(torch.ops.nacre.exact_topk.default, (*candidates, 3))
 
 
 LENGTH_CHANGES = [

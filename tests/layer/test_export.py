@@ -8,7 +8,7 @@ import torch
 from torch.export import Dim, export, load, save
 
 import nacre
-from support.cases import some
+from support.cases import PLUS, some
 
 NETS = {
     "causal": lambda: nacre.NAC(8, 2, causal=True, backbone_units=12),
@@ -16,6 +16,8 @@ NETS = {
     "exact selection": lambda: nacre.NAC(8, 2, selection="exact", mode="steady", backbone_units=12),
     "all pairs": lambda: nacre.NAC(8, 2, top_k=None, backbone_units=12),
     "match": lambda: nacre.NAC(8, 2, match="both", reach=20, causal=True, backbone_units=12),
+    "plus": lambda: nacre.NAC(8, 2, **PLUS),
+    "plus, causal": lambda: nacre.NAC(8, 2, causal=True, **PLUS),
     "two layers": lambda: nacre.NACEncoder(nacre.NACConfig(d_model=8, num_heads=2, backbone_units=12), 2),
 }
 
@@ -53,7 +55,7 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(NETS, "match"))
+@pytest.mark.parametrize("name", some(NETS, "plus"))
 def test_every_length_and_batch_size_equals_eager(name, saved):
     net, path = saved(name)
     program = load(path).module()
@@ -71,7 +73,7 @@ def test_every_length_and_batch_size_equals_eager(name, saved):
 
 @pytest.mark.slow
 def test_another_process_needs_only_to_import_nacre(saved, tmp_path):
-    net, path = saved("match")
+    net, path = saved("plus")
     x, time, padding = inputs(2, 31)
     torch.save({"x": x, "time": time, "key_padding_mask": padding}, tmp_path / "in.pt")
     code = (
@@ -96,7 +98,7 @@ class Step(torch.nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(["causal", "match"], "match"))
+@pytest.mark.parametrize("name", some(["causal", "match", "plus, causal"], "plus, causal"))
 def test_a_step_can_be_exported_too(name):
     layer = NETS[name]().eval()
     rows = {0: Dim("batch")}

@@ -6,6 +6,7 @@ import torch
 import nacre
 from nacre.layer import attention
 from nacre.layer.inputs import Packing
+from support.cases import PLUS
 
 
 def test_pack_unpack_and_number():
@@ -29,7 +30,14 @@ def test_without_padding_or_without_anything_else_all_is_kept():
 
 @pytest.mark.parametrize(
     ("options", "cross"),
-    [({}, False), ({"causal": True}, True), ({"selection": "exact"}, False), ({"top_k": None}, True)],
+    [
+        ({}, False),
+        ({"causal": True}, True),
+        ({"selection": "exact"}, False),
+        ({"top_k": None}, True),
+        (PLUS, False),
+        (PLUS, True),
+    ],
     ids=str,
 )
 def test_leaving_padding_out_changes_nothing(options, cross, monkeypatch):

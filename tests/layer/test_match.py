@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.layer.match import MatchSynapse, since_first
+from nacre.layer.match import MatchSynapse
+from nacre.models.nac import PLUS
 
 
 def synapse(kind="both", **options):
@@ -23,7 +24,9 @@ def rows(count):
 
 
 @given(
-    seed=st.integers(0, 1000), size=st.sampled_from([1e-6, 1.0, 1e4]), kind=st.sampled_from(["content", "both"])
+    seed=st.integers(0, 1000),
+    size=st.sampled_from([1e-6, 1.0, 1e4]),
+    kind=st.sampled_from(["start", "content", "both"]),
 )
 def test_no_match_is_larger_than_the_gains(seed, size, kind):
     torch.manual_seed(seed)
@@ -31,7 +34,7 @@ def test_no_match_is_larger_than_the_gains(seed, size, kind):
     (q, t), (k, s) = rows(5), rows(7)
     match = torch.einsum("rhe,she->hrs", made.asked(q * size, t), made.offered(k * size, s))
     assert (match.abs() <= made.gain.sum(0)[:, None, None] * (1 + 1e-12)).all()
-    assert made.gain.shape == (1 if kind == "content" else 2, 2)
+    assert made.gain.shape == (2 if kind == "both" else 1, 2)
 
 
 def test_gradcheck():
@@ -81,29 +84,25 @@ def test_a_vector_of_zeros_gives_no_match_and_finite_gradients():
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-def test_time_counts_from_the_first_key_that_is_no_padding():
-    stamps = torch.tensor([[5.0, 7.0, 10.0], [1.0, 2.0, 4.0]], dtype=torch.float64)
-    padding = torch.tensor([[True, False, False], [False, False, True]])
-    query, key = since_first((stamps, stamps), padding, 2.0)
-    assert query.tolist() == key.tolist() == [[-1.0, 0.0, 1.5], [0.0, 0.5, 1.5]]
-    assert since_first((stamps, stamps), None, 1.0)[1][:, 0].tolist() == [0.0, 0.0]
-
-
-def test_the_trace_shows_the_match_and_phi_contains_it():
-    layer = nacre.create("nac-plus", d_input=5, d_model=16, num_heads=2)
+@pytest.mark.parametrize("match", ["start", "content", "both"])
+def test_the_trace_shows_the_match_and_where_it_acts(match):
+    layer = nacre.NAC(16, 2, d_input=5, match=match)
     x, time = torch.randn(2, 30, 5), torch.rand(2, 30).cumsum(1)
     _, trace = layer(x, time=time, return_trace=True)
     weights = layer.backbone.weights
     motor = trace.motor[..., 0] * weights.output_scale[:, 0, None, None] + weights.output_shift[:, 0, None, None]
-    want = (motor.sigmoid() + trace.match).where(trace.valid, 0)
-    torch.testing.assert_close(trace.phi, want)
+    start, added = (trace.match, 0) if match == "start" else (None, trace.match)
+    torch.testing.assert_close(trace.phi, (motor.sigmoid() + added).where(trace.valid, 0))
+    logits = nacre.functional.solve_logits(trace.phi, trace.omega, trace.t, a0=start)
+    torch.testing.assert_close(trace.logits[trace.valid], logits[trace.valid])
     assert trace.match[trace.valid].std() > 1
     assert nacre.NAC(16, 2, d_input=5)(x, return_trace=True)[1].match is None
 
 
-def test_the_chosen_keys_are_those_of_the_largest_match():
-    layer = nacre.NAC(8, 2, match="both", selection="exact", top_k=5).double()
-    everything = nacre.NAC(8, 2, match="both", top_k=None).double()
+@pytest.mark.parametrize("match", ["start", "both"])
+def test_the_chosen_keys_are_those_of_the_largest_match(match):
+    layer = nacre.NAC(8, 2, match=match, selection="exact", top_k=5).double()
+    everything = nacre.NAC(8, 2, match=match, top_k=None).double()
     everything.load_state_dict(layer.state_dict())
     x, time = torch.randn(2, 40, 8).double(), torch.rand(2, 40).cumsum(1)
     _, trace = layer(x, time=time, return_trace=True)
@@ -167,11 +166,16 @@ def test_a_state_of_a_layer_without_match_is_refused():
 
 
 def test_nac_plus_is_named_options_of_nac():
-    torch.manual_seed(1)
-    plus = nacre.create("nac-plus", d_input=8, d_model=8, num_heads=2)
-    torch.manual_seed(1)
-    same = nacre.NAC(8, 2, d_input=8, match="both", reach=256)
     x = torch.randn(2, 30, 8)
-    assert torch.equal(plus(x), same(x))
-    with pytest.raises(ValueError, match="use 'nac' to choose freely"):
-        nacre.create("nac-plus", d_input=8, d_model=8, num_heads=2, match="none")
+    for others, options in (
+        ({}, {}),
+        ({"match": "none"}, {"match": "none"}),
+        ({"near": 0, "clock": 0}, {"near": 0, "clock": 0}),
+        ({"top_k": 7}, {"top_k": 7, "near": 3}),
+    ):
+        torch.manual_seed(1)
+        plus = nacre.create("nac-plus", d_input=8, d_model=8, num_heads=2, **others)
+        torch.manual_seed(1)
+        same = nacre.NAC(8, 2, d_input=8, **PLUS | options)
+        assert plus.config == same.config
+        assert torch.equal(plus(x), same(x))

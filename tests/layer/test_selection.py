@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.functional import all_pairs, exact_topk, sqrt_topk
-from nacre.layer import blocks
-from nacre.layer import selection as select
 from nacre.layer.config import NACConfig
-from nacre.layer.topk import CHUNK_ELEMENTS, best_columns
+from nacre.layer.selection import blocks
+from nacre.layer.selection import choose as select
+from nacre.layer.selection.topk import CHUNK_ELEMENTS, best_columns
 from reference.memory import LargestTensor
-from reference.select import exact_keys, sqrt_keys
+from reference.select import chosen_keys, exact_keys, sqrt_keys
 from support.hypothesis import examples
 
 pytestmark = pytest.mark.usefixtures("either_path")
@@ -86,10 +86,11 @@ def test_parity_exact_selection_is_brute_force(seed, length, top_k, causal, padd
     seed=st.integers(0, 10_000),
     length=st.integers(1, 90),
     top_k=st.sampled_from([None, 1, 5, 12]),
+    near=st.integers(0, 12),
     options=st.sampled_from([{}, {"selection": "exact"}, {"block_size": 4}, {"reach": 20}]),
     padded=st.sampled_from([0.0, 0.4, 0.95]),
 )
-def test_parity_causal_by_stamp(seed, length, top_k, options, padded):
+def test_parity_causal_by_stamp(seed, length, top_k, near, options, padded):
     """With other numbers of queries than of keys, a query sees the keys that are not later than itself."""
     g = torch.Generator().manual_seed(seed)
     q = torch.randn(2, 2, length + 3, 3, generator=g, dtype=torch.float64)
@@ -97,7 +98,8 @@ def test_parity_causal_by_stamp(seed, length, top_k, options, padded):
     key_time = torch.randint(0, length, (2, length), generator=g).sort(1).values.double()  # some are equal
     time = torch.randint(-2, length + 3, (2, length + 3), generator=g).double()
     padding = torch.rand(2, length, generator=g) < padded
-    config = NACConfig(d_model=6, num_heads=2, causal=True, top_k=top_k, **options)
+    near = near if top_k is None else min(near, top_k)
+    config = NACConfig(d_model=6, num_heads=2, causal=True, top_k=top_k, near=near, **options)
     index, valid = select.choose_keys(config, q, k, padding, None, (time, key_time))
     for b in range(2):
         usable = (~padding[b]).nonzero().flatten().tolist()
@@ -105,12 +107,7 @@ def test_parity_causal_by_stamp(seed, length, top_k, options, padded):
             past = [p for p in usable if key_time[b, p] <= time[b, i]]
             for h in range(2):
                 query, keys = q[b, h, i].tolist(), k[b, h].tolist()
-                if top_k is None:
-                    want = past
-                elif config.selection == "exact":
-                    want = exact_keys(query, keys, past, top_k)
-                else:
-                    want = sqrt_keys(query, keys, usable, top_k, config.block_size, past, config.reach)
+                want = chosen_keys(config, query, keys, usable, past, None, None)
                 assert index[b, h, i][valid[b, h, i]].tolist() == want
 
 
@@ -206,15 +203,17 @@ def test_every_key_can_be_selected(causal):
 @pytest.mark.parametrize("chunk", [1, 500, 10_000])
 def test_chunks_change_nothing(monkeypatch, chunk):
     q, k = torch.randn(2, 2, 90, 4), torch.randn(2, 2, 90, 4)
-    for function in (sqrt_topk, exact_topk):
-        for causal in (False, True):
-            whole = function(q, k, 5, causal=causal)
-            with monkeypatch.context() as patch:
-                for module in (select, blocks):
-                    patch.setattr(module, "CHUNK_ELEMENTS", chunk)
-                parts = function(q, k, 5, causal=causal)
-            assert torch.equal(whole[0], parts[0])
-            assert torch.equal(whole[1], parts[1])
+    stamps = torch.rand(2, 90), torch.rand(2, 90)
+    for selection, causal, near in itertools.product(("sqrt", "exact"), (False, True), (0, 3)):
+        options = {"selection": selection, "causal": causal, "top_k": 5, "near": near}
+        config = NACConfig(d_model=8, num_heads=2, **options)
+        whole = select.choose_keys(config, q, k, stamps=stamps)
+        with monkeypatch.context() as patch:
+            for module in (select, blocks):
+                patch.setattr(module, "CHUNK_ELEMENTS", chunk)
+            parts = select.choose_keys(config, q, k, stamps=stamps)
+        assert torch.equal(whole[0], parts[0])
+        assert torch.equal(whole[1], parts[1])
 
 
 @pytest.mark.parametrize("causal", [False, True])

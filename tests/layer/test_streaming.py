@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import nacre
 from nacre.layer.streaming import StreamState
-from support.cases import some
+from support.cases import PLUS, some
 from support.hypothesis import examples
 
 OPTIONS = [
@@ -34,12 +34,19 @@ OPTIONS = [
     {"match": "both", "reach": 20, "time_scale": 0.3},
     {"match": "content", "selection": "exact", "mode": "steady"},
     {"match": "both", "top_k": None},
+    PLUS,
+    {"match": "start", "mode": "euler", "clock": 1, "time_scale": 0.3},
+    {"clock": 2, "top_k": None},
+    {"near": 1, "top_k": 1},
+    {"near": 7, "reach": 15},
+    {"near": 7, "selection": "exact"},
+    {"near": 30, "top_k": 33},
 ]
 IDS = ["-".join(f"{k}={v}" for k, v in o.items()) or "default" for o in OPTIONS]
 
 
 def causal(dtype=torch.float64, **options):
-    layer = nacre.NAC(8, 2, causal=True, backbone_units=12, **({"block_size": 5} | options))
+    layer = nacre.NAC(8, 2, causal=True, **({"backbone_units": 12, "block_size": 5} | options))
     return layer.to(dtype).eval()
 
 
@@ -58,7 +65,7 @@ def run(layer, state, x, time=None):
 
 
 # Without time only some of the code differs.
-UNTIMED = ({}, {"mode": "euler"}, {"match": "both"}, {"match": "both", "top_k": None})
+UNTIMED = ({}, {"mode": "euler"}, {"match": "both"}, {"match": "both", "top_k": None}, PLUS)
 CASES = [
     pytest.param(o, timed, id=f"{name}-{timed}", marks=() if timed or o in UNTIMED else pytest.mark.deep)
     for timed in (True, False)
@@ -98,8 +105,9 @@ def test_without_a_block_size_step_equals_forward_whatever_the_memory_is(max_len
     assert not torch.equal(other(x, time=time), layer(x, time=time))
 
 
-def test_equal_keys_are_told_apart_in_the_same_way():
-    layer = causal(top_k=4)
+@pytest.mark.parametrize("near", [0, 2])
+def test_equal_keys_are_told_apart_in_the_same_way(near):
+    layer = causal(top_k=4, near=near)
     x, time = data(layer, 1, 30)
     x = x[:, :1].expand(-1, 30, -1)  # a sensor that does not change: every score is a tie
     y, _ = run(layer, layer.init_state(1, max_len=30), x, time)
@@ -126,8 +134,9 @@ def test_rows_can_be_reset_at_any_time(resets, options):
             torch.testing.assert_close(y[row : row + 1, start:end], part, rtol=0, atol=1e-12)
 
 
-def test_reset_takes_masks_and_forgets_poison():
-    layer = causal()
+@pytest.mark.parametrize("options", [{}, PLUS], ids=str)
+def test_reset_takes_masks_and_forgets_poison(options):
+    layer = causal(**options)
     x, time = data(layer, 2, 10)
     poisoned = x.clone()
     poisoned[0] = torch.nan
@@ -139,18 +148,27 @@ def test_reset_takes_masks_and_forgets_poison():
     assert state.reset().length.tolist() == [0, 0]
 
 
+NEARER = {"near": 18, "top_k": 22, "clock": 1}  # more of them than a window may hold
+WINDOWS = [{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}, {"match": "both"}, PLUS, NEARER]
+QUICK = [({}, True), ({"top_k": 40}, True), (PLUS, True), (NEARER, False)]
+
+
 @pytest.mark.parametrize(
-    "options",
-    some([{}, {"selection": "exact"}, {"top_k": None}, {"top_k": 40}, {"match": "both"}], {}, {"top_k": 40}),
+    ("options", "timed"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.deep)
+        for case in itertools.product(WINDOWS, (True, False))
+    ],
     ids=str,
 )
-def test_a_sliding_window_forgets_whole_blocks(options):
+def test_a_sliding_window_forgets_whole_blocks(options, timed):
     layer = causal(**options)
     x, time = data(layer, 2, 38)
+    time = time if timed else None
     y, _ = run(layer, layer.init_state(2, max_len=16, overflow="slide"), x, time)  # 4 blocks of 5
     for i in (0, 4, 5, 17, 19, 20, 24, 27, 30, 34, 35, 37):
         start = max(0, i // 5 - 3) * 5  # its own block and three before
-        whole = layer(x[:, start : i + 1], time=time[:, start : i + 1])
+        whole = layer(x[:, start : i + 1], time=time[:, start : i + 1] if timed else None)
         torch.testing.assert_close(y[:, i], whole[:, -1], rtol=0, atol=1e-12)
 
 

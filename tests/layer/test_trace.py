@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import nacre
-from nacre.layer import pairs
+from nacre.layer import pair_stage, pairs
+from nacre.layer import trace as trace_module
 from nacre.native import library
-from support.cases import combinations
+from support.cases import PLUS, combinations
 
 
 @pytest.fixture
@@ -79,6 +80,29 @@ def test_gates_follow_from_the_neurons(seen):
     assert ((trace.t[valid] > 0) & (trace.t[valid] < 1)).all()
 
 
+@pytest.mark.parametrize("kernels", [True, False])
+def test_clock_neurons_and_the_start_of_logits_are_in_the_trace(kernels, monkeypatch):
+    if not kernels:
+        monkeypatch.setattr(library, "runs", lambda *tensors: False)
+    layer = nacre.NAC(8, 2, dtype=torch.float64, time_scale=0.5, **PLUS | {"mode": "euler"})
+    x, time = torch.randn(2, 9, 8, dtype=torch.float64), torch.rand(2, 9, dtype=torch.float64).cumsum(1)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[1, 4:] = True  # fewer keys than columns
+    y, trace = layer(x, time=time, key_padding_mask=padding, return_trace=True)
+    assert torch.equal(y, layer(x, time=time, key_padding_mask=padding))
+    assert trace.clock.shape == (2, 2, 9, 6, 6)
+    assert (trace.clock[~trace.valid] == 0).all()
+    elapsed = (time[:, None, :, None] - time[:, None, None].expand(2, 2, 9, 9).gather(3, trace.index)) / 0.5
+    angle = elapsed[..., None] / torch.tensor([0.25, 1, 4])
+    want = torch.cat([angle.cos(), angle.sin()], -1)
+    torch.testing.assert_close(trace.clock[trace.valid], want[trace.valid])
+    torch.testing.assert_close(
+        trace.logits[trace.valid],
+        nacre.functional.solve_logits(trace.phi, trace.omega, trace.t, "euler", a0=trace.match)[trace.valid],
+    )
+    assert nacre.NAC(8, 2)(x.float(), return_trace=True)[1].clock is None
+
+
 def test_a_layer_without_time_gate_has_no_t():
     layer = nacre.NAC(8, 2, mode="steady", integrate=False)
     assert layer.time_gate is None
@@ -100,11 +124,37 @@ def test_lesions_show_in_the_trace(seen):
 
 
 OPTIONS = [{}, {"causal": True}, {"top_k": None}, {"mode": "steady", "integrate": False}, {"share_backbone": True}]
-OPTIONS += [{"match": "both"}, {"activation": "gelu"}]
+OPTIONS += [{"match": "both"}, {"activation": "gelu"}, PLUS]
 
 
-@pytest.mark.parametrize(("options", "chunk", "kernels"), combinations(OPTIONS, [2**21, 2**13], [True, False]))
-def test_the_trace_is_bit_by_bit_what_a_plain_forward_computes(options, chunk, kernels, monkeypatch):
+GATES = ("phi", "omega", "t", "match", "clock", "logits", "weights")
+
+
+@pytest.fixture
+def gates_of(monkeypatch):
+    """A function that runs something and returns its result and all gates it computed, in chunks of queries."""
+
+    def run(action):
+        made = []
+        with monkeypatch.context() as patch:
+            # In PyTorch all gates come from one function. The kernel shows them when asked; ask for all at once.
+            solve, attend = pairs.solve_gates, pair_stage.attend_selected
+
+            def attend_and_ask(learned, stage):
+                y, (same, seen) = attend(learned, stage), pair_stage.attend_seen(learned, stage)
+                assert torch.equal(y, same)
+                made.append(seen)
+                return y
+
+            patch.setattr(pair_stage, "attend_selected", attend_and_ask)
+            patch.setattr(pairs, "solve_gates", lambda *args: made.append(solve(*args)) or made[-1])
+            return action(), made
+
+    return run
+
+
+@pytest.mark.parametrize(("options", "chunk", "kernels"), combinations(OPTIONS, [2**21, 2**12], [True, False]))
+def test_the_trace_is_bit_by_bit_what_a_plain_forward_computes(options, chunk, kernels, monkeypatch, gates_of):
     """Of one chunk and of many, with padding, by the kernels and by PyTorch."""
     monkeypatch.setattr(pairs, "CHUNK_NUMBERS", chunk)
     if not kernels:
@@ -113,27 +163,28 @@ def test_the_trace_is_bit_by_bit_what_a_plain_forward_computes(options, chunk, k
     x, time = torch.randn(3, 37, 18), torch.rand(3, 37).cumsum(1)
     padding = torch.zeros(3, 37, dtype=torch.bool)
     padding[1, 20:] = True
-    plain = []
-    solve = pairs.solve_gates
-    monkeypatch.setattr(pairs, "solve_gates", lambda *args: plain.append(solve(*args)) or plain[-1])
+    shown = []
+    watch = trace_module.TraceBuilder.see
+    monkeypatch.setattr(trace_module.TraceBuilder, "see", lambda *args: shown.append(args[1]) or watch(*args))
     with torch.no_grad():
-        y = layer(x, time=time, key_padding_mask=padding)
-        monkeypatch.undo()
-        monkeypatch.setattr(pairs, "CHUNK_NUMBERS", chunk)
-        if not kernels:
-            monkeypatch.setattr(library, "runs", lambda *tensors: False)
+        y, plain = gates_of(lambda: layer(x, time=time, key_padding_mask=padding))
         seen, trace = layer(x, time=time, key_padding_mask=padding, return_trace=True)
     assert torch.equal(y, seen)
     kept = (~padding).flatten()
     valid = trace.valid.transpose(0, 1).flatten(1, 2)[:, kept]
     assert valid.any()
-    assert (len(plain) > 1) == (chunk < 2**20)
-    for name in ("phi", "omega", "t", "match", "logits", "weights"):
-        if getattr(plain[0], name) is None:
-            assert getattr(trace, name) is None
+    assert (len(shown) > 1) == (chunk < 2**20)
+    for name in GATES:
+        if getattr(trace, name) is None:
+            assert getattr(plain[0], name) is None or not _exists(layer, name), name
             continue
         want = torch.cat([getattr(gates, name) for gates in plain], 1)
         assert torch.equal(want[valid], getattr(trace, name).transpose(0, 1).flatten(1, 2)[:, kept][valid]), name
+
+
+def _exists(layer, gate):
+    """Whether a layer has a gate; of those it has not, the kernel shows zeros."""
+    return {"t": layer.time_gate, "match": layer.match, "clock": layer.config.clock or None}[gate] is not None
 
 
 def test_neurons_of_the_kernel_are_those_of_pytorch(monkeypatch):

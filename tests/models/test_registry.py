@@ -30,7 +30,7 @@ COUNTS = {
     "nac-fc": 41472,
     "nac-phi-linear": 32804,
     "nac-phi-tanh": 32804,
-    "nac-plus": 33628,
+    "nac-plus": 20744,
     "nac-pw": 32804,
     "nac-rw": 81160,
     "nac-steady": 32804,

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,21 @@ from hypothesis import strategies as st
 
 import nacre
 from layer.test_circuit import WIRINGS, noisy
-from nacre import Backbone
+from nacre import Backbone, NACConfig, Wiring
 from nacre.functional import sqrt_topk
-from nacre.layer.pairs import Tokens, settle_rows
+from nacre.layer.pair_stage import kernel_inputs
+from nacre.layer.pairs import Tokens, attend_in_torch
 from nacre.native import library
 from nacre.native.activations import ACTIVATION_CODES
-from nacre.native.circuit import Circuit, settle_selected
-from nacre.native.program import Base, Program
-from nacre.native.selected import dot_selected, mix_selected
+from nacre.native.pairs import (
+    MODE_CODES,
+    PHI_CODES,
+    LearnedInputs,
+    attend_seen,
+    attend_selected,
+    can_attend,
+)
+from nacre.native.program import Base
 from support.cases import combinations
 from support.hypothesis import examples
 
@@ -38,34 +46,51 @@ def slow(monkeypatch):
     return run
 
 
-def one_row(activation):
-    """A circuit of one neuron that hears one input."""
-    row, none = np.zeros(1, np.int32), np.zeros(0, np.int32)
-    return Circuit(Program(row, row, row + 1, none, none, none, row), 1, 1, 0, activation)
+def random_tokens(backbone, dtype, config, rows, keys, columns):
+    """Tokens of random pairs for two heads, some columns without a key."""
 
+    def leaf(*shape):
+        return torch.randn(shape, dtype=dtype, requires_grad=True)
 
-def activate(x, activation="tanh"):
-    """The kernel's activation of each number of x [R], in pairs with a key of 0."""
-    index = torch.zeros(1, len(x), 1, dtype=torch.int64)
-    nothing = x.new_zeros(1, 0)
-    return settle_selected(x.view(1, -1, 1), x.new_zeros(1, 1, 1), nothing, nothing, index, one_row(activation))
-
-
-def settled(backbone, dtype, rows=13, keys=7, columns=5):
-    """Motor outputs [2, H, R, K] of random pairs by the kernel, and the leaves they depend on."""
-    heads = 2
-    backbone.to(dtype)
+    timed, matched = config.uses_time_gate, config.match != "none"
+    valid = torch.rand(2, rows, columns) < 0.8
+    valid[..., 0] = True
+    stamps = [torch.rand(n, dtype=torch.float64) * 3 for n in (rows, keys)]
     width = len(backbone.projected)
-    query, key = (torch.randn(heads, n, width, dtype=dtype, requires_grad=True) for n in (rows, keys))
-    index = torch.randint(keys, (heads, rows, columns))
-    wired = backbone.wire()
-    fast = wired.settle_selected(query, key, index)
-    tokens = Tokens(query, key, key, None, None, None, None, None, None, index, index >= 0)
-    return fast, settle_rows(tokens, wired, slice(None))[0], [query, key, *backbone.parameters()]
+    return Tokens(
+        query_drive=leaf(2, rows, width),
+        key_drive=leaf(2, keys, width),
+        value=leaf(keys, 2, 3),
+        query_gate=leaf(2, 2, rows) if timed else None,
+        key_gate=leaf(2, 2, keys) if timed else None,
+        query_stamp=stamps[0],
+        key_stamp=stamps[1],
+        query_moment=stamps[0] if config.clock else None,
+        key_moment=stamps[1] if config.clock else None,
+        asked=leaf(rows, 2, 5) if matched else None,
+        offered=leaf(keys, 2, 5) if matched else None,
+        index=torch.randint(keys, (2, rows, columns)),
+        valid=valid,
+    )
 
 
-def same_gradients(fast, want, leaves):
-    """Gradients of the same random function of both."""
+def both_ways(backbone, dtype, rows=13, keys=7, columns=5, **options):
+    """Attended values of random pairs by the kernel and in PyTorch, and the leaves they depend on."""
+    backbone.to(dtype)
+    config = NACConfig(d_model=6, num_heads=2, top_k=columns, clock=backbone.clock // 2, **options)
+    tokens = random_tokens(backbone, dtype, config, rows, keys, columns)
+    learned, stage = kernel_inputs(tokens, backbone.wire(), config, 0.0)
+    fast = attend_selected(learned, stage) if can_attend(learned, stage) else None
+    want = attend_in_torch(tokens, backbone.wire(), config, 0.0)
+    leaves = [x for x in vars(tokens).values() if x is not None and x.requires_grad]
+    return fast, want, [*leaves, *backbone.parameters()]
+
+
+def check_both_ways(backbone, dtype, **sizes_and_options):
+    """The kernel equals PyTorch in values and gradients."""
+    fast, want, leaves = both_ways(backbone, dtype, **sizes_and_options)
+    size = max(1.0, want.abs().max().item())
+    torch.testing.assert_close(fast / size, want / size, rtol=0, atol=TOLERANCE[dtype])
     grad = torch.randn_like(want)
     made = [torch.autograd.grad(y, leaves, grad, retain_graph=True, materialize_grads=True) for y in (fast, want)]
     for leaf, a, b in zip(leaves, *made, strict=True):
@@ -74,102 +99,117 @@ def same_gradients(fast, want, leaves):
 
 
 @pytest.mark.parametrize(
-    ("name", "extra", "dtype"), combinations(list(WIRINGS), [0, 3], [torch.float32, torch.float64])
+    ("name", "extra", "clock", "dtype"),
+    combinations(list(WIRINGS), [0, 3], [0, 2], [torch.float32, torch.float64]),
 )
-def test_parity_settling(name, extra, dtype):
+def test_parity_of_wirings(name, extra, clock, dtype):
     wiring = WIRINGS[name]
     steps = wiring.steps_to(wiring.group("motor")) + extra
-    backbone = noisy(Backbone(wiring, heads=2, settle_steps=steps, bias=extra == 0))
-    fast, want, leaves = settled(backbone, dtype)
-    torch.testing.assert_close(fast, want, rtol=0, atol=TOLERANCE[dtype])
-    same_gradients(fast, want, leaves)
+    backbone = noisy(Backbone(wiring, heads=2, clock=clock, settle_steps=steps, bias=extra == 0))
+    check_both_ways(backbone, dtype)
+
+
+@pytest.mark.parametrize(
+    ("mode", "phi", "match", "integrate", "dtype"),
+    combinations(
+        ["exact", "euler", "steady"],
+        ["sigmoid", "tanh", "linear"],
+        ["none", "start", "content"],
+        [True, False],
+        [torch.float32, torch.float64],
+    ),
+)
+def test_parity_of_gates(mode, phi, match, integrate, dtype):
+    if mode == "steady" and match == "start":
+        match = "content"
+    options = {"mode": mode, "phi": phi, "match": match, "integrate": integrate, "time_scale": 0.7}
+    check_both_ways(noisy(Backbone(WIRINGS["ncp"], heads=2)), dtype, **options)
 
 
 @pytest.mark.parametrize("activation", ACTIVATION_CODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_parity_activations(activation, dtype):
-    fast, want, leaves = settled(noisy(Backbone(WIRINGS["ncp"], heads=2, activation=activation)), dtype)
-    size = max(1.0, want.abs().max().item())
-    torch.testing.assert_close(fast / size, want / size, rtol=0, atol=TOLERANCE[dtype])
-    same_gradients(fast, want, leaves)
+    check_both_ways(noisy(Backbone(WIRINGS["ncp"], heads=2, activation=activation)), dtype)
 
 
 def test_other_activations_are_left_to_torch():
     for activation in ("gelu", "silu", "elu"):
-        fast, _, _ = settled(Backbone(WIRINGS["ncp"], heads=2, activation=activation), torch.float32)
+        fast, _, _ = both_ways(Backbone(WIRINGS["ncp"], heads=2, activation=activation), torch.float32)
         assert fast is None, activation
 
 
 def test_one_circuit_for_all_heads():
-    fast, want, leaves = settled(noisy(Backbone(WIRINGS["ncp"], heads=1)), torch.float64)
-    torch.testing.assert_close(fast, want, rtol=0, atol=1e-12)
-    same_gradients(fast, want, leaves)
+    check_both_ways(noisy(Backbone(WIRINGS["ncp"], heads=1, clock=2)), torch.float64)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (9, 7), (8, 8), (13, 5), (1, 130), (700, 8)])
 def test_tiles_and_chunks_that_are_not_full(rows, columns):
+    check_both_ways(noisy(Backbone(WIRINGS["ncp"], heads=2)), torch.float64, rows=rows, columns=columns)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 30.0])
+def test_gates_of_any_size_keep_their_digits(scale):
+    """From flat gates to saturated ones, with tiny and huge products of rate and time."""
     backbone = noisy(Backbone(WIRINGS["ncp"], heads=2))
-    fast, want, leaves = settled(backbone, torch.float64, rows=rows, columns=columns)
-    torch.testing.assert_close(fast, want, rtol=0, atol=1e-12)
-    same_gradients(fast, want, leaves)
+    with torch.no_grad():
+        backbone.weights.output_scale.mul_(scale)
+    for mode in ("exact", "euler"):
+        check_both_ways(backbone, torch.float32, mode=mode, phi="linear")
 
 
 def test_tanh_is_exact_to_rounding_and_bounded():
     x = torch.cat(
         [torch.linspace(-12, 12, 200_001), torch.logspace(-20, 0, 1000), torch.tensor([0.0, 1e30, -1e30])]
     )
-    y = activate(x).flatten()
+    y = activated(x)
     want = x.double().tanh()
     assert (y - want).abs().max() < 5e-7
     assert ((y - want).abs() <= 5e-7 * want.abs()).all()  # small numbers keep their digits
     assert y.abs().max() == 1
-    assert torch.equal(activate(-x).flatten(), -y)
-    edges = activate(torch.tensor([torch.inf, -torch.inf, torch.nan])).flatten()
+    assert torch.equal(activated(-x), -y)
+    edges = activated(torch.tensor([torch.inf, -torch.inf, torch.nan]))
     assert edges[:2].tolist() == [1, -1]
     assert edges[2].isnan()
 
 
-def test_gradcheck_of_the_kernels():
-    backbone = noisy(Backbone(WIRINGS["motor listens to motor"], heads=2))
-    circuit = backbone.circuit
-    index = torch.randint(3, (2, 4, 2))
-    shapes = [(2, 4, circuit.columns), (2, 3, circuit.columns), (2, len(circuit.program.source)), (2, 4)]
-    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-
-    def settle(*x):
-        return settle_selected(*x, index, circuit)
-
-    assert torch.autograd.gradcheck(settle, inputs)
-    assert torch.autograd.gradgradcheck(settle, inputs, fast_mode=True)
-    mixed = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 4, 2), (3, 2, 5))]
-    assert torch.autograd.gradcheck(lambda a, b: mix_selected(a, b, index), mixed)
-    assert torch.autograd.gradgradcheck(lambda a, b: mix_selected(a, b, index), mixed, fast_mode=True)
-    rows = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((4, 2, 5), (3, 2, 5))]
-    assert torch.autograd.gradcheck(lambda a, b: dot_selected(a, b, index), rows)
-    assert torch.autograd.gradgradcheck(lambda a, b: dot_selected(a, b, index), rows, fast_mode=True)
+def activated(x):
+    """The kernel's tanh of each number of x [R]: the state of a motor neuron in pairs with a key of 0."""
+    wiring = Wiring(np.zeros((2, 2)), np.ones((2, 2)), ("motor", "motor"))
+    backbone = Backbone(wiring, settle_steps=1)
+    config = NACConfig(d_model=2, num_heads=1, top_k=1, mode="steady", integrate=False)
+    index = torch.zeros(1, len(x), 1, dtype=torch.int64)
+    drive = x.view(1, -1, 1).expand(1, -1, 2)
+    nothing = [None] * 8
+    tokens = Tokens(drive, torch.zeros(1, 1, 2), torch.ones(1, 1, 1), *nothing, index, index == 0)
+    return attend_seen(*kernel_inputs(tokens, backbone.wire(), config, 0.0))[1].states[-1].flatten()
 
 
-def test_parity_products_of_selected_rows():
-    index, head = torch.randint(6, (3, 9, 4)), torch.arange(3)[:, None, None]
-    query, key = torch.randn(9, 3, 7, requires_grad=True), torch.randn(6, 3, 7, requires_grad=True)
-    want = (query.transpose(0, 1).unsqueeze(2) * key[index, head]).sum(-1)
-    got = dot_selected(query, key, index)
-    torch.testing.assert_close(got, want)
-    same_gradients(got, want, [query, key])
+def test_gradcheck_of_the_kernel():
+    backbone = noisy(Backbone(WIRINGS["motor listens to motor"], heads=2, clock=2)).double()
+    config = NACConfig(d_model=6, num_heads=2, top_k=2, clock=1, match="start", phi="linear")
+    tokens = random_tokens(backbone, torch.float64, config, rows=4, keys=3, columns=2)
+    learned, stage = kernel_inputs(tokens, backbone.wire(), config, 0.3)
+    names = [f.name for f in fields(learned)]
+    inputs = [getattr(learned, name).detach().requires_grad_() for name in names]
+
+    def run(*x):
+        return attend_selected(LearnedInputs(*x), stage)
+
+    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
 
 
 def test_gradients_of_gradients_survive_other_strides():
-    circuit = noisy(Backbone(WIRINGS["ncp"], heads=2)).circuit
-    index = torch.randint(3, (2, 4, 2))
-    shapes = [(circuit.columns, 2, 4), (circuit.columns, 2, 3), (len(circuit.program.source), 2), (30, 2)]
-    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    outer = [x.movedim(0, -1) for x in inputs[:2]] + [x.T for x in inputs[2:]]
-    value = torch.randn(5, 3, 2, dtype=torch.float64, requires_grad=True).movedim(0, -1).transpose(1, 2)
-    motor = settle_selected(*outer, index, circuit)
-    mixed = mix_selected(motor[0], value.transpose(1, 2), index)
-    grads = torch.autograd.grad(mixed.square().sum(), outer, create_graph=True)
+    backbone = noisy(Backbone(WIRINGS["ncp"], heads=2)).double()
+    config = NACConfig(d_model=6, num_heads=2, top_k=2)
+    tokens = random_tokens(backbone, torch.float64, config, rows=4, keys=3, columns=2)
+    turned = {n: getattr(tokens, n).detach().mT.contiguous() for n in ("query_drive", "key_drive", "value")}
+    leaves = [x.requires_grad_() for x in turned.values()]
+    tokens = replace(tokens, **{name: x.mT for name, x in turned.items()})
+    y = attend_selected(*kernel_inputs(tokens, backbone.wire(), config, 0.0))
+    grads = torch.autograd.grad(y.square().sum(), leaves, create_graph=True)
     assert all(g.requires_grad for g in grads)
-    assert all((g != 0).any() for g in torch.autograd.grad(sum(g.square().sum() for g in grads), inputs))
+    assert all((g != 0).any() for g in torch.autograd.grad(sum(g.square().sum() for g in grads), leaves))
 
 
 @examples(60)
@@ -247,20 +287,20 @@ def test_torch_func_and_forward_mode_go_by_torch():
 
 
 def test_the_number_of_threads_changes_no_bit_of_outputs_and_token_gradients():
-    circuit = noisy(Backbone(WIRINGS["ncp"], heads=2)).circuit
-    index = torch.randint(50, (2, 1000, 8))  # several chunks of tiles
-    shapes = [(2, 1000, circuit.columns), (2, 50, circuit.columns), (2, len(circuit.program.source)), (2, 30)]
-    inputs = [torch.randn(shape, requires_grad=True) for shape in (*shapes, (50, 2, 7))]
+    backbone = noisy(Backbone(WIRINGS["ncp"], heads=2, clock=2))
+    config = NACConfig(d_model=6, num_heads=2, top_k=8, clock=1, match="start")
+    tokens = random_tokens(
+        backbone.float(), torch.float32, config, rows=2000, keys=50, columns=8
+    )  # several chunks
+    leaves = [x for x in vars(tokens).values() if x is not None and x.requires_grad]
     results = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        motor = settle_selected(*inputs[:4], index, circuit)
-        out = mix_selected(motor[0], inputs[4], index)
-        dot = dot_selected(out, inputs[4], index)
-        results.append((motor, out, dot, *torch.autograd.grad((dot.sin().sum(), motor[1].sum()), inputs)))
+        y = attend_selected(*kernel_inputs(tokens, backbone.wire(), config, 0.0))
+        results.append((y, *torch.autograd.grad(y.sin().sum(), [*leaves, *backbone.parameters()])))
     for other in results[1:]:
         for i, (a, b) in enumerate(zip(other, results[0], strict=True)):
-            if i in (5, 6):  # by weights and constants: sums over all pairs, a part in each thread
+            if i > len(leaves):  # of weights: sums over all pairs, a part in each thread
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5 * b.abs().max().item())
             else:
                 assert torch.equal(a, b), i
@@ -275,8 +315,13 @@ def test_layers_can_be_copied_and_pickled():
 
 
 def test_codes_are_the_kernels_own():
-    text = (Path(library.__file__).parent / "circuit.cpp").read_text()
+    folder = Path(library.__file__).parent
+    circuit, gates = ((folder / name).read_text() for name in ("circuit.h", "gates.h"))
     for base in Base:
-        assert f"k{base.name.capitalize()} = {int(base)}" in text
+        assert f"k{base.name.capitalize()} = {int(base)}" in circuit
     for name, code in ACTIVATION_CODES.items():
-        assert f"k{name.capitalize()} = {code}" in text
+        assert f"k{name.capitalize()} = {code}" in circuit
+    for name, code in PHI_CODES.items():
+        assert f"kPhi{name.capitalize()} = {code}" in gates
+    for name, code in MODE_CODES.items():
+        assert f"k{name.capitalize()} = {code}" in gates

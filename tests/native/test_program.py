@@ -18,9 +18,7 @@ def test_parity_rows_are_the_settled_cell(name, extra):
     q, k = torch.randn(5, 3).double(), torch.randn(5, 3).double()
     wired, program = backbone.wire(), backbone.circuit.program
     drive = sum(wired.project(q.expand(2, -1, -1), k.expand(2, -1, -1)))
-    recurrent = backbone.weights.recurrent_weight
-    weight = drive.new_zeros(2, 0) if recurrent is None else recurrent.weight[:, program.weight.tolist()]
-    motor = evaluate(program, 2, "tanh", drive, weight, wired.bias)
+    motor = evaluate(program, "tanh", drive, None, wired.synapses(), wired.bias)[-2:].movedim(0, -1)
     for head in range(2):
         want, _ = backbone.cell(head).settle(torch.cat([q, k], 1), steps)
         torch.testing.assert_close(backbone.weights.read(motor)[head], want, rtol=1e-12, atol=1e-12)

@@ -7,9 +7,14 @@ import math
 
 import torch
 
-from reference.select import exact_keys, sqrt_keys
+from reference.select import chosen_keys
 
-ACTIVATION = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "softsign": torch.nn.functional.softsign}
+ACTIVATION = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "softsign": torch.nn.functional.softsign,
+    "identity": lambda x: x,
+}
 PHI = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "linear": lambda x: x}
 
 
@@ -54,20 +59,27 @@ def backbone(net, u, head, act, motor):
     return circuit(net.weights, u, head, act, net.settle_steps, motor)
 
 
-def logit(phi, omega, t, config):
+def logit(phi, omega, t, start, config):
+    """Solution of da/dt = -omega a + phi at time t."""
     if config.mode == "steady":
         return phi / omega
     if config.mode == "exact":
-        return phi / omega * (1 - torch.exp(-omega * t))
+        return phi / omega * (1 - torch.exp(-omega * t)) + start * torch.exp(-omega * t)
     steps = max(config.euler_steps, math.ceil(omega.item() * t.item()))
-    a = torch.zeros_like(phi)
+    a = start
     for _ in range(steps):
         a = a + t / steps * (-omega * a + phi)
     return a
 
 
+def clock(elapsed, count):
+    """States of the clock neurons: cosines, then sines, at scales four apart, the middle one a unit of time."""
+    angles = [float(elapsed) / 4.0 ** (i - count // 2) for i in range(count)]
+    return torch.tensor([*map(math.cos, angles), *map(math.sin, angles)], dtype=torch.float64)
+
+
 def match(synapse, q, k, head, elapsed):
-    """What the match synapses of a head add to phi: how alike q and k are, and whether the elapsed time fits."""
+    """Match of a head: how alike q and k are, and whether the elapsed time fits."""
 
     def unit(x):
         return x / torch.sqrt((x * x).sum() + 1e-6)
@@ -86,87 +98,86 @@ def match(synapse, q, k, head, elapsed):
     return total + gain[1] * (unit(wanted) * shown).sum()
 
 
+def attended(layer, q, k, head, units, since, likeness):
+    """Logit and internal time of one pair of a head.
+
+    `units` is the time between them that the time gate reads, `since` that which the clock reads.
+    """
+    config, net = layer.config, layer.backbone
+    motor = [i for i, g in enumerate(net.wiring.groups) if g == "motor"]
+    u = torch.cat([q, k])
+    m = backbone(net, torch.cat([u, clock(since, config.clock)]), head, ACTIVATION[config.activation], motor)
+    phi = PHI[config.phi](m[0])
+    start = torch.zeros_like(phi)
+    if config.match == "start":
+        start = likeness
+    elif config.match != "none":
+        phi = phi + likeness
+    omega = torch.nn.functional.softplus(m[1]) + config.omega_min
+    t = torch.ones_like(phi)
+    if layer.time_gate is not None:
+        bias = layer.time_gate.bias
+        ab = u @ layer.time_gate.weight[head] + (0 if bias is None else bias[head])
+        t = torch.sigmoid(-ab[0] * units + ab[1])
+    return logit(phi, omega, t, start, config), t
+
+
 def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=None, padding=None):
     """[B, T, F] -> [B, T, d_model]."""
     self_attention = key is None
     if self_attention:
         key = value = query
         key_time = time
-    config, net = layer.config, layer.backbone
-    act = ACTIVATION[config.activation]
-    motor = [i for i, g in enumerate(net.wiring.groups) if g == "motor"]
+    config = layer.config
+    act = ACTIVATION[config.sensory_activation or config.activation]
     width = config.d_model // config.num_heads
+    zero = torch.zeros(config.d_model, dtype=query.dtype)
     rows = []
     for b in range(len(query)):
         padded = [False] * key.shape[1] if padding is None else padding[b].tolist()
-        zero = torch.zeros(config.d_model, dtype=query.dtype)
+        valid = [j for j in range(key.shape[1]) if not padded[j]]
         ks = [zero if padded[j] else sensory(layer.key_gate, key[b, j], act) for j in range(key.shape[1])]
         vs = [zero if padded[j] else sensory(layer.value_gate, value[b, j], act) for j in range(key.shape[1])]
+        # Without stamps, a step's moment is the number of valid ones before it.
+        key_moments = ranks(padded) if key_time is None else key_time[b].tolist()
+        rank = ranks(padded if self_attention else [False] * query.shape[1])
+        moments = rank if time is None else time[b].tolist()
         for i in range(query.shape[1]):
-            if (self_attention and padded[i]) or all(padded):
+            past = None
+            if config.causal:  # by place, or by time where there are more or fewer keys than queries
+                by_place = query.shape[1] == key.shape[1]
+                past = [j for j in valid if (j <= i if by_place else key_moments[j] <= moments[i])]
+            if (self_attention and padded[i]) or not valid or past == []:
                 rows.append(zero)
                 continue
             q = sensory(layer.query_gate, query[b, i], act)
+            between = [moments[i] - moment for moment in key_moments]
+            since = between if time is None else [x / config.time_scale for x in between]
+            units = [1.0 if time is None else x for x in since]
             heads = []
-
-            def sees(j, b=b, i=i):
-                """Whether a key is not in the future of this query."""
-                return j <= i if query.shape[1] == key.shape[1] else key_time[b, j] <= time[b, i]
-
             for h in range(config.num_heads):
                 part = slice(h * width, (h + 1) * width)
-                matches = None
+                compared = q[part].tolist(), [k[part].tolist() for k in ks]
+                likeness = [None] * len(ks)
                 if layer.match is not None:
-                    since = [
-                        1.0 if time is None else (time[b, i] - key_time[b, j]) / config.time_scale
-                        for j in range(key.shape[1])
-                    ]
-                    matches = [match(layer.match, q[part], k[part], h, since[j]) for j, k in enumerate(ks)]
-                chosen = _keys(config, q[part], [k[part] for k in ks], matches, padded, sees)
-                if not chosen:  # a causal query before the first key
-                    break
-                logits, times = [], []
-                for j in chosen:
-                    u = torch.cat([q[part], ks[j][part]])
-                    m = backbone(net, u, h, act, motor)
-                    phi = PHI[config.phi](m[0])
-                    if matches is not None:
-                        phi = phi + matches[j]
-                    omega = torch.nn.functional.softplus(m[1]) + config.omega_min
-                    elapsed = 1.0 if time is None else abs(time[b, i] - key_time[b, j]) / config.time_scale
-                    t = torch.ones_like(phi)
-                    if layer.time_gate is not None:
-                        ab = (
-                            u @ layer.time_gate.weight[h]
-                            + or_zero(layer.time_gate.bias, u.new_zeros(1, 2))[
-                                h if layer.time_gate.bias is not None else 0
-                            ]
-                        )
-                        t = torch.sigmoid(-ab[0] * elapsed + ab[1])
-                    logits.append(logit(phi, omega, t, config))
-                    times.append(t)
-                weights = torch.softmax(torch.stack(logits), 0)
-                heads.append(
-                    sum(
-                        w * (t if config.integrate else 1.0) * vs[j][part]
-                        for w, t, j in zip(weights, times, chosen, strict=True)
-                    )
+                    likeness = [match(layer.match, q[part], k[part], h, x) for k, x in zip(ks, units, strict=True)]
+                    # A match is linear in what a key offers: the mean of a block matches by the mean.
+                    compared = [1.0], [[x.item()] for x in likeness]
+                chosen = chosen_keys(config, *compared, valid, past, moments[i], key_moments)
+                logits, times = zip(
+                    *(
+                        attended(layer, q[part], ks[j][part], h, abs(units[j]), since[j], likeness[j])
+                        for j in chosen
+                    ),
+                    strict=True,
                 )
-            if not heads:
-                rows.append(zero)
-                continue
+                weights = torch.softmax(torch.stack(logits), 0)
+                shares = [w * t if config.integrate else w for w, t in zip(weights, times, strict=True)]
+                heads.append(sum(s * vs[j][part] for s, j in zip(shares, chosen, strict=True)))
             rows.append(torch.cat(heads) @ layer.out_proj.weight.T + or_zero(layer.out_proj.bias, zero))
     return torch.stack(rows).view(*query.shape[:2], config.d_model)
 
 
-def _keys(config, q, keys, matches, padded, sees):
-    q, keys = q.tolist(), [k.tolist() for k in keys]
-    if matches is not None:  # a match is linear in what a key offers: the mean of a block matches by the mean
-        q, keys = [1.0], [[m.item()] for m in matches]
-    valid = [p for p in range(len(keys)) if not padded[p]]
-    past = [p for p in valid if sees(p)] if config.causal else None
-    if config.top_k is None:
-        return valid if past is None else past
-    if config.selection == "exact":
-        return exact_keys(q, keys, valid if past is None else past, config.top_k)
-    return sqrt_keys(q, keys, valid, config.top_k, config.block_size, past, config.reach)
+def ranks(padded):
+    """How many valid steps come before each."""
+    return [sum(not p for p in padded[:i]) for i in range(len(padded))]

@@ -116,7 +116,7 @@ def test_a_run_is_repeatable_and_its_curve_ends_at_its_score(monkeypatch):
         "found": a["found"],
     }
     assert run(steps=1, seed=1).do(quiet)["curve"][0] != a["curve"][0]
-    assert a["top_k"] == 8
+    assert a["top_k"] == 16
 
 
 def test_training_changes_every_weight():

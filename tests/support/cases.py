@@ -1,8 +1,32 @@
-"""Combinations of options: few that cover every pair of values in `make test`, all of them in `make test-deep`."""
+"""Options of layers, and their combinations.
+
+Few that cover every pair of values in `make test`, all of them in `make test-deep`.
+"""
 
 import itertools
 
 import pytest
+
+PLUS = {
+    "match": "start",
+    "near": 3,
+    "top_k": 6,
+    "clock": 3,
+    "phi": "linear",
+    "sensory_activation": "identity",
+    "integrate": False,
+    "backbone_units": 12,
+}
+KINDS = {"paper": {}, "match": {"match": "both"}, "plus": PLUS}
+"""Options of layers that have little in common."""
+
+
+def kind(name, **options):
+    """Options of a kind of layer, with others in their place."""
+    made = KINDS[name] | options
+    if made.get("mode") == "steady" and made.get("match") == "start":
+        made["match"] = "content"  # a steady logit has no start
+    return made
 
 
 def pairwise(*factors):

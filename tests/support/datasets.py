@@ -8,7 +8,12 @@ import torch
 
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.files.catalogue import CATALOG
+from nacre.data.files.store import FormContents
 from nacre.data.sets.jena import COLUMNS
+from nacre.data.sets.series import Series
+
+HOUR = 3600
+MADE = FormContents("made", {}, {}, {})  # where `hourly` was read
 
 
 def sequences(group, classes=None, test=None):
@@ -28,6 +33,15 @@ def sequences(group, classes=None, test=None):
         classes=("a", "b", "c"),
         test=test,
     )
+
+
+def hourly(days=30, hole=None):
+    """A series of two columns of noise, an hour apart, without one of its rows."""
+    seconds = np.arange(days * 24, dtype=np.int64) * HOUR
+    if hole is not None:
+        seconds = np.delete(seconds, hole)
+    values = np.random.default_rng(0).normal(size=(len(seconds), 2)).astype(np.float32)
+    return Series("made", values, seconds, HOUR, ("a", "b"), column=1, target="b")
 
 
 def publish(monkeypatch, folder, name, *contents, form=0):

@@ -43,6 +43,11 @@ def recorded(kind, out):
         case "steady":  # no time gate, no stamps, one head
             layer = NAC(12, 1, d_input=2, mode="steady", integrate=False, match="both")
             return record(layer, walk(1, 30, 2), out=out)
+        case "clock":
+            options = {"clock": 6, "match": "start", "near": 6, "phi": "linear", "sensory_activation": "identity"}
+            layer = NAC(16, 2, d_input=3, backbone_units=22, time_scale=0.5, **options)
+            record(layer, walk(2, 60, 3), stamps(2, 60), out=out)
+            return edited(out, {}, time_unit="hours")
         case "one":
             return record(NAC(12, 1, d_input=2), walk(1, 1, 2), out=out)
         case "many":  # heads, features, outputs and neurons
@@ -130,6 +135,35 @@ def tuned(heads=2, labels=("left", "right", "straight on"), **changes):
         "means": rng.normal(size=(*shape, len(labels))),
         "counts": np.arange(len(labels)) + 1,
         "steps": 1000,
+        "permutations": 199,
+    }
+    return SimpleNamespace(**{**fields, **changes})
+
+
+def timed(heads=2, clock=6, command=6, unit="hours", reach=3.0, **changes):
+    """What a time tuning looks like."""
+    rng = np.random.default_rng(2)
+    groups = {"clock": 2 * clock, "inter": 8, "command": command, "motor": 2}
+    columns = (*(f"{g} {i}" for g, n in groups.items() for i in range(n)), "phi", "omega", "logits")
+    shape, bins = (heads, len(columns)), 21
+    strength, z = rng.random(shape), 6 * rng.random(shape)
+    fields = {
+        "layer": "layer",
+        "unit": unit,
+        "columns": columns,
+        "clock_scales": tuple(4.0**i for i in range(clock)),
+        "elapsed": np.linspace(-1, 1, bins) * np.geomspace(1, reach, bins),
+        "counts": np.full((heads, bins), 40),
+        "strength": strength,
+        "null": 0.1 * strength,
+        "z": z,
+        "above": z > 3.1,
+        "p": rng.random(shape),
+        "silent": strength / 2 if clock else None,
+        "threshold": 3.1,
+        "means": rng.normal(size=(*shape, bins)).cumsum(-1) / 5,
+        "spread": rng.random((*shape, bins)) / 5,
+        "pairs": 1680,
         "permutations": 199,
     }
     return SimpleNamespace(**{**fields, **changes})

@@ -69,9 +69,21 @@ def settle_with_silence(layer, head, u, silent):
     return x, motor * weights.output_scale[0].detach().numpy() + shift_out
 
 
+def clock_of(layer, key_stamps, query_stamps):
+    """States [T, K, 2n] of clock neurons: cosines, then sines, at n scales four apart."""
+    count = layer.config.clock
+    scales = layer.config.time_scale * 4.0 ** (np.arange(count) - count // 2)
+    angle = (query_stamps[:, None, None] - key_stamps[..., None]) / scales
+    return np.concatenate([np.cos(angle), np.sin(angle)], -1)
+
+
 def reference(layer, trace, silent_of_head):
-    """phi, omega and the output of a layer from the sensory states of a trace, the slow way."""
+    """phi, omega and the output of a layer from the sensory states of a trace, the slow way.
+
+    Silent are neurons of the circuit by their number, and clock neurons by a name such as "clock 3".
+    """
     config = layer.config
+    stamps = inputs()[1].double().numpy()
     batch, heads, _, columns = trace.index.shape
     phi, omega = torch.zeros_like(trace.phi), torch.zeros_like(trace.omega)
     for b in range(batch):
@@ -79,23 +91,32 @@ def reference(layer, trace, silent_of_head):
             key = trace.key[b, h][trace.index[b, h]]  # [T, K, D]
             query = trace.query[b, h].unsqueeze(1).expand(-1, columns, -1)
             weights = 0 if config.share_backbone else h
-            _, z = settle_with_silence(layer, weights, torch.cat([query, key], -1), silent_of_head[h])
+            clock = clock_of(layer, stamps[b][trace.index[b, h]], stamps[b])
+            clock[..., [int(name.split()[1]) for name in silent_of_head[h] if isinstance(name, str)]] = 0.0
+            u = torch.cat([query, key, torch.from_numpy(clock)], -1)
+            silent = [neuron for neuron in silent_of_head[h] if not isinstance(neuron, str)]
+            _, z = settle_with_silence(layer, weights, u, silent)
             z = torch.from_numpy(z)
             phi[b, h] = PHI[config.phi](z[..., 0])
             omega[b, h] = nn.functional.softplus(z[..., 1]) + config.omega_min
-    logits = nacre.functional.solve_logits(phi, omega, trace.t, config.mode)
+    start = trace.match if config.match == "start" else None
+    logits = nacre.functional.solve_logits(phi, omega, trace.t, config.mode, a0=start)
     weights = logits.masked_fill(~trace.valid, -torch.inf).softmax(-1)
     value = torch.stack(
         [torch.stack([trace.value[b, h][trace.index[b, h]] for h in range(heads)]) for b in range(batch)]
     )
-    mixed = ((weights * trace.t).masked_fill(~trace.valid, 0).unsqueeze(-1) * value).sum(3)  # [B, H, T, D]
+    share = weights * trace.t if config.integrate else weights
+    mixed = (share.masked_fill(~trace.valid, 0).unsqueeze(-1) * value).sum(3)  # [B, H, T, D]
     with torch.no_grad():
         y = layer.out_proj(mixed.transpose(1, 2).flatten(2))
     return phi.masked_fill(~trace.valid, 0), omega.masked_fill(~trace.valid, 0), y
 
 
 def ids_of(layer, group, index=None):
-    ids = layer.backbone.wiring.group(group)
+    if group == "clock":
+        ids = [f"clock {i}" for i in range(2 * layer.config.clock)]
+    else:
+        ids = layer.backbone.wiring.group(group)
     return ids if index is None else (ids[index],)
 
 

@@ -5,10 +5,9 @@ import torch
 from torch import nn
 
 import nacre
-from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY
-from nacre.layer.trace import BACKBONE
+from nacre.inspect.recording.layer_writer import OF_CIRCUIT, PAIR_GATES, SENSORY
 
-PAIRS = (*PAIR_GATES, "index", "valid", *BACKBONE)
+PAIRS = (*PAIR_GATES, "index", "valid", *OF_CIRCUIT)
 WIDTH, STEPS = 16, 37
 
 
@@ -36,7 +35,7 @@ def assert_holds(layer, trace, dtype="float32", detail="pairs"):
     """A layer's recording is this trace, in the bits of a dtype."""
     for name in PAIRS:
         want = getattr(trace, name)
-        if want is None or (detail == "means" and name in BACKBONE):
+        if want is None or (detail == "means" and name in OF_CIRCUIT):
             assert not layer.has(name), name
             continue
         got = np.asarray(layer.array(name)[...])

@@ -12,11 +12,14 @@ import torch
 
 from nacre import cli
 from nacre.data import Dataset, Kind, SplitBy, from_arrays, make_splits
+from nacre.data.sets.gaps import gaps as gaps_of
+from nacre.data.sets.series import Series, forecasting
 from nacre.tasks.recipe import NetworkRecipe, Profile, Recipe, SplitRecipe, TrainingRecipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
 from nacre.train.grid import Grid
 from nacre.train.scale.options import Cluster, Executor, Scale
+from support.datasets import MADE, hourly
 
 MODEL = "cfc-fc"  # the fastest to train
 TINY = Recipe(
@@ -24,7 +27,7 @@ TINY = Recipe(
     data={"name": "spiral", "n": 12},
     split=SplitRecipe("group", 3),
     network=NetworkRecipe(8, 2),
-    training=TrainingRecipe(batch_size=4, quick_steps=12, quick_valid=4),
+    training=TrainingRecipe(batch_size=4, steps=20, quick_steps=12, quick_valid=4),
 )
 TINY_TOML = """
 data = { name = "spiral", n = 12 }
@@ -49,10 +52,26 @@ def waves(n=24, seed=0, **training) -> Task:
     return task_of(from_arrays(x, np.where(fast, "fast", "slow"), time=time, name="waves"), **training)
 
 
+def gaps(series: Series | None = None, **training) -> Task:
+    """Windows of 12 hours, one a day for six weeks, of which a third is seen."""
+    return task_of(gaps_of(series or hourly(42), MADE, "b", hours=12, seen=0.33, every=24, seed=0), **training)
+
+
+def forecasts(series: Series | None = None, keep=1.0, **training) -> Task:
+    """The next 3 values of a series, from 8 rows."""
+    return task_of(forecasting(series or hourly(8), MADE, 8, 3, keep), **training)
+
+
+def irregular(series: Series | None = None, **training) -> Task:
+    """The same forecasts, with half of the rows lost."""
+    return forecasts(series, keep=0.5, **training)
+
+
 def task_of(data: Dataset, **training) -> Task:
     """A task on a data set that no recipe can name."""
     recipe = replace(TINY, name=data.name, training=replace(TINY.training, **training))
-    return Task(recipe, data, make_splits(data, SplitBy.GROUP, 3), None)
+    by = SplitBy.TIME if data.kind is Kind.FORECASTING else SplitBy.GROUP
+    return Task(recipe, data, make_splits(data, by, 3), None)
 
 
 def noise(count=1, size=(66, 200), seed=0):
@@ -93,6 +112,11 @@ def cell(task: Task, out: Path, model=MODEL, **changes) -> Cell:
 def steps_of_part(task: Task, part: str, fold=0) -> torch.Tensor:
     """Rows of a part: train, valid or test."""
     return task.data.rows(getattr(task.splits[fold], part))
+
+
+def answers_of_part(task: Task, part: str, fold=0) -> torch.Tensor:
+    """Places in `y` of the answers of a part."""
+    return steps_of_part(task, part, fold) if task.data.kind.each_step else getattr(task.splits[fold], part)
 
 
 def read_log(directory: Path) -> list[dict[str, float]]:

@@ -172,6 +172,7 @@ def test_a_network_is_as_the_recipe_says():
     config = load_task(spirals(network=network)).network("sdpa", 0, 0).to_config()
     assert config == {
         "model": "sdpa",
+        "version": 1,
         "kind": "step-regression",
         "d_input": 3,
         "outputs": 2,

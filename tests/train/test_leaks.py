@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,12 +10,20 @@ import pytest
 import torch
 
 from nacre.data import from_arrays
-from nacre.tasks.recipe import list_recipes, load_recipe
+from nacre.tasks.controls import create_control
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import Profile, list_recipes, load_recipe
 from nacre.tasks.task import load_task
+from nacre.train.evaluate import outputs_of
 from nacre.train.run_cell import run_cell
+from support.datasets import hourly
 from support.train import (
     MODEL,
+    answers_of_part,
     cell,
+    forecasts,
+    gaps,
+    irregular,
     outcome,
     result_of,
     spirals,
@@ -27,8 +36,12 @@ from support.train import (
 needs_data = pytest.mark.skipif("NACRE_DATA" not in os.environ, reason="needs the data sets, in $NACRE_DATA")
 
 
-def run(task, out, model=MODEL):
-    one = cell(task, out, model)
+WEEK = 7 * 24  # hours
+NEW = [gaps, forecasts, irregular]  # answers relative to a guess, or to the last value and with a linear map
+
+
+def run(task, out, model=MODEL, profile=Profile.QUICK):
+    one = cell(task, out, model, profile=profile)
     run_cell(one)
     return one.directory
 
@@ -39,7 +52,7 @@ def permuted(rows):
 
 
 def with_test_answers_permuted(task):
-    rows = steps_of_part(task, "test")
+    rows = answers_of_part(task, "test")
     rows = rows[~task.data.y[rows].isnan().any(1)]  # those that are scored
     y = task.data.y.clone()
     y[rows] = task.data.y[permuted(rows)]
@@ -72,24 +85,30 @@ def plain_run(tmp_path_factory):
     """The run of a task that nobody changed, which is made once."""
 
     @cache
-    def made(make, model=MODEL):
-        return run(make(), tmp_path_factory.mktemp("plain"), model)
+    def made(make, model=MODEL, profile=Profile.QUICK):
+        return run(make(), tmp_path_factory.mktemp("plain"), model, profile)
 
     return made
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "change"),
+    ("make", "model", "change"),
     [
-        (MODEL, with_test_answers_permuted),
-        ("nac", with_test_inputs_permuted),
-        pytest.param(MODEL, with_test_inputs_permuted, marks=pytest.mark.deep),
-        pytest.param("nac", with_test_answers_permuted, marks=pytest.mark.deep),
+        (spirals, MODEL, with_test_answers_permuted),
+        (spirals, "nac", with_test_inputs_permuted),
+        pytest.param(spirals, MODEL, with_test_inputs_permuted, marks=pytest.mark.deep),
+        pytest.param(spirals, "nac", with_test_answers_permuted, marks=pytest.mark.deep),
+        *(
+            (make, MODEL, change)
+            for make in NEW
+            for change in (with_test_answers_permuted, with_test_inputs_permuted)
+        ),
     ],
 )
-def test_leak_permuting_the_test_part_changes_the_score_and_nothing_else(tmp_path, plain_run, change, model):
-    plain, changed = plain_run(spirals, model), run(change(spirals()), tmp_path, model)
+def test_leak_permuting_the_test_part_changes_the_score_and_nothing_else(tmp_path, plain_run, make, model, change):
+    profile = Profile.STANDARD if make in NEW else Profile.QUICK
+    plain, changed = plain_run(make, model, profile), run(change(make()), tmp_path, model, profile)
     assert training_of(changed) == training_of(plain)
     assert result_of(changed)["value"] != result_of(plain)["value"]
 
@@ -118,11 +137,13 @@ def test_leak_other_test_inputs_change_the_score_of_a_control_but_not_its_fit(tm
     assert changed["value"] < 10
 
 
-def test_leak_poisoned_test_inputs_reach_the_test_score_only(tmp_path, plain_run):
-    task = spirals()
+@pytest.mark.parametrize("make", [spirals, *(pytest.param(make, marks=pytest.mark.slow) for make in NEW)])
+def test_leak_poisoned_test_inputs_reach_the_test_score_only(tmp_path, plain_run, make):
+    task, profile = make(), Profile.STANDARD if make in NEW else Profile.QUICK
     values = task.data.values.clone()
     values[steps_of_part(task, "test")] = float("nan")
-    plain, poisoned = plain_run(spirals), run(with_data(task, values=values), tmp_path)
+    plain = plain_run(make, MODEL, profile)
+    poisoned = run(with_data(task, values=values), tmp_path, profile=profile)
     assert training_of(poisoned) == training_of(plain)
     assert result_of(poisoned)["value"] is None
     assert math.isfinite(result_of(poisoned)["valid"]["mse"])
@@ -138,16 +159,24 @@ def test_leak_the_unit_of_errors_does_not_come_from_test_answers(tmp_path, plain
 
 
 @pytest.mark.parametrize("fold", [0, 2])
-def test_leak_the_scaler_sees_training_rows_only(fold):
-    task = spirals()
+@pytest.mark.parametrize("make", [spirals, *NEW])
+def test_leak_the_scaler_sees_training_rows_only(make, fold):
+    task = make()
     values, y = task.data.values.clone(), task.data.y.clone()
     for part in ("valid", "test"):
-        rows = steps_of_part(task, part, fold)
-        values[rows], y[rows] = float("nan"), float("nan")
+        values[steps_of_part(task, part, fold)] = float("nan")
+        y[answers_of_part(task, part, fold)] = float("nan")
     plain, poisoned = task.network(MODEL, fold, 0), with_data(task, values=values, y=y).network(MODEL, fold, 0)
+    assert plain.to_config() == poisoned.to_config()
     for name in ("shift", "scale", "y_shift", "y_scale"):
         assert getattr(plain, name).equal(getattr(poisoned, name))
-    rows = steps_of_part(task, "train", fold)
+        assert getattr(plain, name).isfinite().all()
+
+
+@pytest.mark.parametrize("fold", [0, 2])
+def test_the_scaler_takes_mean_and_spread_of_training_rows(fold):
+    task = spirals()
+    plain, rows = task.network(MODEL, fold, 0), steps_of_part(task, "train", fold)
     assert torch.allclose(plain.shift, task.data.values[rows].mean(0), atol=1e-5)
     assert torch.allclose(plain.scale, task.data.values[rows].std(0, correction=0), atol=1e-5)
     answers = task.data.y[rows][~task.data.y[rows].isnan().any(1)]
@@ -155,12 +184,57 @@ def test_leak_the_scaler_sees_training_rows_only(fold):
     assert torch.allclose(plain.y_scale, answers.std(0, correction=0), atol=1e-5)
 
 
-def test_leak_the_time_scale_comes_from_training_sequences_only():
-    task = spirals()
+@pytest.mark.parametrize("make", [spirals, *NEW])
+def test_leak_the_time_scale_comes_from_training_sequences_only(make):
+    task = make()
     time = task.data.time.clone()
     for part in ("valid", "test"):
         time[steps_of_part(task, part)] *= 100
-    assert with_data(task, time=time).network(MODEL, 0, 0).time_scale == task.network(MODEL, 0, 0).time_scale
+    networks = [one.network(MODEL, 0, 0).to_config() for one in (with_data(task, time=time), task)]
+    assert networks[0] == networks[1]
+
+
+@pytest.mark.parametrize("make", [gaps, irregular])
+def test_leak_rows_that_nobody_sees_reach_answers_only(make):
+    task, series = make(), hourly(42 if make is gaps else 8)
+    data = task.data
+    seen = data.time[data.values[:, data.features.index("seen")] == 1] if make is gaps else data.time
+    hidden = ~np.isin(np.arange(len(series.values)), seen.long())  # hours are rows of the series
+    values = np.where(hidden[:, None], 1e6 + np.arange(len(hidden))[:, None], series.values).astype(np.float32)
+    other = make(replace(series, values=values))
+    assert hidden.mean() > 0.4
+    for name in ("values", "time", "start", "length", "group"):
+        assert torch.equal(getattr(other.data, name), getattr(data, name)), name
+    assert not torch.equal(other.data.y, data.y)
+    network, changed = task.network(MODEL, 0, 0), other.network(MODEL, 0, 0)
+    assert network.shift.equal(changed.shift)
+    assert network.scale.equal(changed.scale)
+    if make is irregular:
+        torch.nn.init.normal_(network.window.linear.weight)  # it starts as zeros
+    index = torch.arange(len(data))
+    answers, again = (torch.cat(outputs_of(network, one, index)) for one in (data, other.data))
+    assert answers.equal(again)
+    control = create_control("interpolation" if make is gaps else "linear", data)
+    control.fit(data, task.splits[0].train)
+    assert control.predict(data, index).equal(control.predict(other.data, index))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [gaps, irregular])
+def test_all_models_see_the_same_rows_in_the_same_order(tmp_path, monkeypatch, make):
+    seen, forward = [], TaskNetwork.forward
+
+    def watched(network, *batch):
+        seen[-1].append(batch)
+        return forward(network, *batch)
+
+    monkeypatch.setattr(TaskNetwork, "forward", watched)
+    for model in (MODEL, "sdpa"):
+        seen.append([])
+        run(make(), tmp_path, model)
+    assert len(seen[0]) > 12  # all steps, and what is scored
+    for first, second in zip(*seen, strict=True):
+        assert all(a.equal(b) for a, b in zip(first, second, strict=True))
 
 
 @pytest.mark.slow
@@ -205,6 +279,28 @@ def test_leak_no_row_and_no_group_is_in_two_parts_of_a_shipped_task(name):
             assert sum(map(len, groups)) == len(set.union(*groups)) == len(data.groups)
 
 
-def test_leak_two_runs_on_the_same_data_are_the_same(tmp_path, plain_run):
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ettm1-gaps", "jena-gaps"])
+def test_leak_no_week_is_in_two_parts_of_a_fold_or_scored_twice(name):
+    """By the clock: windows overlap, and each has rows of its own."""
+    task = load_task(load_recipe(name))
+
+    def weeks(index):
+        return set((task.data.stamps(index) // WEEK).unique().tolist())
+
+    scored = [weeks(split.test) for split in task.splits]
+    assert sum(map(len, scored)) == len(set.union(*scored)) == len(task.data.groups)
+    for split, test in zip(task.splits, scored, strict=True):
+        train, valid = weeks(split.train), weeks(split.valid)
+        assert len(train) + len(valid) + len(test) == len(train | valid | test) == len(task.data.groups)
+
+
+@pytest.mark.parametrize("make", [spirals, *(pytest.param(make, marks=pytest.mark.slow) for make in NEW)])
+def test_leak_two_runs_on_the_same_data_are_the_same(tmp_path, plain_run, make):
     # Or else the comparisons above would say nothing.
-    assert outcome(run(spirals(), tmp_path)) == outcome(plain_run(spirals))
+    profile = Profile.STANDARD if make in NEW else Profile.QUICK
+    again = run(make(), tmp_path, profile=profile)
+    assert outcome(again) == outcome(plain_run(make, MODEL, profile))
+    budget = result_of(again)["budget"]
+    assert (budget["profile"], budget["steps"]) == (profile, 20 if make in NEW else 12)

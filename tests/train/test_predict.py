@@ -12,15 +12,17 @@ import torch
 from nacre import TaskNetwork, load
 from nacre.data import SplitBy, make_splits
 from nacre.data.tables.csv_dataset import read_csv_task
+from nacre.tasks.stack import ModelStack
 from nacre.train.evaluate import outputs_of
 from nacre.train.predict import predict_csv
 from nacre.train.run_cell import run_cell
 from support.train import MODEL, cell, nacre, result_of, spirals, waves
 
 pytestmark = pytest.mark.slow
-NETWORK = (
-    "\nnetwork = { d_model = 16, num_heads = 2 }\ntraining = { batch_size = 16, quick_steps = %d, lr = 0.01 }\n"
-)
+NETWORK = """
+network = { d_model = 16, num_heads = 2 }
+training = { batch_size = 16, quick_steps = %d, steps = 20, lr = 0.01 }
+"""
 
 
 def oscillations(people, seed):
@@ -46,11 +48,11 @@ def write_task(directory, name, table, data, steps):
     return recipe
 
 
-def train(directory, recipe, model=MODEL, controls="--no-controls"):
+def train(directory, recipe, model=MODEL, controls="--no-controls", profile="quick"):
     """Train one fold by the command line; gives the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
-        assert nacre(patch, "train", recipe, "-m", model, "--profile", "quick", "--folds", 1, controls) == 0
+        assert nacre(patch, "train", recipe, "-m", model, "--profile", profile, "--folds", 1, controls) == 0
     return directory / "runs" / recipe.stem / model / "fold0-seed0"
 
 
@@ -179,6 +181,28 @@ def test_the_next_values_of_each_series_are_forecast(place, tmp_path):
     assert found["at"].tolist() == [*dates[100:103]] * 2
     truth = np.concatenate([part["load"][100:103] for part in parts])
     assert np.abs(found["load"] - truth).max() < 0.7
+
+
+@pytest.mark.parametrize(("model", "profile", "regular"), [(MODEL, "standard", True), ("nac", "quick", False)])
+def test_forecasts_of_test_windows_are_those_of_the_harness(place, tmp_path, monkeypatch, model, profile, regular):
+    random = np.random.default_rng(0)
+    hours = np.arange(240.0) if regular else random.uniform(0.2, 1.8, 240).cumsum().round(3)
+    level, wind = 20 + 5 * np.sin(hours / 4) + random.normal(size=240), random.normal(size=240).cumsum()
+    table = pd.DataFrame({"hour": hours, "load": level, "wind": wind})
+    data = 'time = "hour", target = "load", kind = "forecasting", lookback = 16, horizon = 3'
+    run = train(place, write_task(place, f"hours-{model}", table, data, 30), model, profile=profile)
+    network, kept = load(run), np.load(run / "predictions.npz")
+    assert isinstance(network.layer, ModelStack)
+    assert (network.relative_to, network.window.points) == ([0], 16)
+    assert (network.window.linear.weight != 0).any()
+    for number in (0, 11, len(kept["start"]) - 1):
+        end = kept["start"][number] + 16
+        table[:end].to_csv(tmp_path / "past.csv", index=False)
+        assert nacre(monkeypatch, "predict", run, tmp_path / "past.csv", "--out", tmp_path / "next.csv") == 0
+        found = pd.read_csv(tmp_path / "next.csv")["load"]
+        np.testing.assert_allclose(kept["truth"][number], table["load"][end : end + 3], rtol=1e-6)
+        np.testing.assert_allclose(found, kept["prediction"][number], rtol=0, atol=1e-5)
+        assert np.abs(found - kept["prediction"][number - 1]).max() > 0.01  # that of another window
 
 
 def refused(monkeypatch, capsys, *args):

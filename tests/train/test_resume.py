@@ -15,7 +15,7 @@ import lightning as L
 import pytest
 import torch
 
-from nacre.tasks.recipe import NetworkRecipe, Precision
+from nacre.tasks.recipe import NetworkRecipe, Precision, Profile
 from nacre.train.run_cell import run_cell
 from support.callbacks import Break, Crash, crash
 from support.process import killed_at_end
@@ -24,6 +24,8 @@ from support.train import (
     TINY_TOML,
     cell,
     files_below,
+    gaps,
+    irregular,
     nacre,
     outcome,
     read_log,
@@ -51,6 +53,19 @@ def dropping():
     return replace(task, recipe=replace(task.recipe, network=NetworkRecipe(8, 2, dense=(8,), dropout=0.4)))
 
 
+def deeper(task):
+    """The task with two blocks, and dropout in them."""
+    return replace(task, recipe=replace(task.recipe, network=NetworkRecipe(8, 2, dropout=0.4, depth=2)))
+
+
+def warming():
+    return deeper(irregular(warmup=0.25, lr=0.02))
+
+
+def constant():
+    return waves(schedule="constant")
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """What an uninterrupted run of a task leaves, which is made once."""
@@ -69,13 +84,25 @@ STEPS = [pytest.param(step, marks=() if step in (2, 5) else pytest.mark.deep) fo
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize(("model", "make"), [("nac", waves), (MODEL, dropping)])
+@pytest.mark.parametrize(("model", "make"), [("nac", waves), (MODEL, dropping), (MODEL, warming)])
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path, whole, model, make, step):
     interrupted = cell(make(), tmp_path, model)
     crash(interrupted, Crash(step))
     assert (interrupted.directory / "checkpoints/last.ckpt").exists() == (step > 2)
     run_cell(interrupted)
     assert outcome(interrupted.directory) == whole(make, model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "model"), [(irregular, MODEL), (gaps, "sdpa")])
+def test_a_standard_run_goes_on_with_the_learning_rate_it_had(tmp_path, make, model):
+    task = deeper(make(warmup=0.5, lr=0.02, patience=20))
+    whole, broken = (cell(task, tmp_path / name, model, profile=Profile.STANDARD) for name in ("whole", "broken"))
+    assert run_cell(whole)["budget"]["steps_taken"] == 20  # a step a round
+    crash(broken, Crash(5))  # while it rises
+    crash(broken, Crash(15))  # while it falls
+    assert rounds_run(broken) == [14, 15, 16, 17, 18, 19]
+    assert outcome(broken.directory) == outcome(whole.directory)
 
 
 @pytest.mark.slow
@@ -191,6 +218,18 @@ def test_a_checkpoint_of_version_0_1_is_understood(tmp_path, whole):
     assert {"Log", early_stopping} <= checkpoint["callbacks"].keys()
     run_cell(interrupted)
     assert outcome(interrupted.directory) == whole(waves)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_before_there_were_schedules_is_understood(tmp_path, whole):
+    interrupted = cell(constant(), tmp_path)
+    crash(interrupted, Crash(7))
+    checkpoint = interrupted.directory / "checkpoints/last.ckpt"
+    saved = torch.load(checkpoint, weights_only=True)
+    assert saved["lr_schedulers"]
+    torch.save({**saved, "lr_schedulers": []}, checkpoint)
+    assert rounds_run(interrupted) == [3, 4, 5]
+    assert outcome(interrupted.directory) == whole(constant)
 
 
 # With real processes.

@@ -20,8 +20,8 @@ from nacre._util.plotting import legend_below, open_frame, png
 from nacre._util.provenance import provenance
 from nacre._util.text import console_table, csv_text
 from nacre.bench.selection_keys import SelectionSettings, make_keys, train_layer
-from nacre.layer.selection import sqrt_topk
-from nacre.layer.topk import best_columns
+from nacre.layer.selection.choose import sqrt_topk
+from nacre.layer.selection.topk import best_columns
 
 _CHUNK = 2**23  # exact scores at a time
 _STYLES = {

@@ -10,8 +10,8 @@ from nacre._util.checks import real
 from nacre.certificates.certificate import Certificate, HeadCertificate, InputFinding
 from nacre.certificates.neurons import Measures, computed_neurons, judge_neurons, measure_neurons
 from nacre.layer.attention import NAC
-from nacre.layer.config import Phi
-from nacre.layer.dynamics import Mode, convergence_time, state_bounds
+from nacre.layer.config import Match, NACConfig, Phi
+from nacre.layer.dynamics import Mode, convergence_time
 from nacre.layer.inputs import prepare, sequence, time_stamps
 from nacre.layer.trace import Trace
 
@@ -118,7 +118,7 @@ def _chunks(layer: NAC, x: Tensor) -> Iterator[slice]:
     """Slices of the batch whose traces are small enough."""
     config, length = layer.config, x.shape[1]
     columns = length if config.top_k is None else config.top_k
-    row = config.num_heads * length * columns * layer.backbone.wiring.num_neurons
+    row = config.num_heads * length * columns * (layer.backbone.wiring.num_neurons + 2 * config.clock)
     size = max(1, _CHUNK_ELEMENTS // row)
     return (slice(i, i + size) for i in range(0, len(x), size))
 
@@ -128,11 +128,14 @@ def _measure_heads(layer: NAC, trace: Trace, valid: Tensor, delta: float) -> Mea
     over = (0, 2, 3)
     phi, logits = trace.phi, trace.logits
     omega = trace.omega.masked_fill(~valid, 1)  # columns without a key hold 0
-    low, high = state_bounds(phi.unsqueeze(-1), omega.unsqueeze(-1))
-    slack = 1e-12 if logits.dtype == torch.float64 else 4 * torch.finfo(torch.float32).eps
-    slack = slack * torch.maximum(-low, high) + torch.finfo(logits.dtype).tiny
+    start = torch.zeros_like(phi)
+    if layer.config.match == Match.START and trace.match is not None:
+        start = trace.match
+    low, high = logit_bounds(phi, omega, start)
+    slack = rounding(layer.config, logits.dtype) * torch.maximum(low.abs(), high.abs())
+    slack = slack + torch.finfo(logits.dtype).tiny
     inside = (logits >= low - slack) & (logits <= high + slack) & logits.isfinite()
-    needed = convergence_time(phi, omega, delta)
+    needed = convergence_time(phi, omega, delta, start)  # by Euler's steps no later, for there r <= e^(-omega t)
     arrived = valid
     if trace.t is not None and layer.config.mode != Mode.STEADY:
         arrived = valid & (trace.t >= needed)
@@ -156,8 +159,42 @@ def _measure_heads(layer: NAC, trace: Trace, valid: Tensor, delta: float) -> Mea
     return found
 
 
+def logit_bounds(phi: Tensor, omega: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """Interval in which a logit is at all times, in every mode.
+
+    Exact and Euler logits are a = r start + (1 - r) phi / omega with r = e^(-omega t), or r = (1 - omega t / n)^n
+    where n >= omega t: r lies in [0, 1], so a lies between start and phi / omega. It cannot be narrower: r is 1 at
+    t = 0, and tends to 0. Steady logits are phi / omega.
+
+    Example:
+        >>> logit_bounds(torch.tensor([2.0, 2.0]), torch.tensor([4.0, 1.0]), torch.tensor([1.5, -3.0]))
+        (tensor([ 0.5000, -3.0000]), tensor([1.5000, 2.0000]))
+    """
+    rest = phi / omega
+    return torch.minimum(start, rest), torch.maximum(start, rest)
+
+
+def rounding(config: NACConfig, dtype: torch.dtype) -> float:
+    """Share of its larger bound by which rounding may carry a logit out of its bounds."""
+    if dtype == torch.float64:
+        return 1e-12
+    # The power of Euler's r multiplies the rounding of its base by n. Only for omega t below 0.5, where n is
+    # euler_steps, is 1 - r not computed from that same r.
+    steps = config.euler_steps if config.match == Match.START and config.mode == Mode.EULER else 0
+    return (4 + steps) * torch.finfo(torch.float32).eps
+
+
 def _limit(layer: NAC, head: int) -> float:
-    """Largest size of a logit of a head: |a| <= |phi| min(t, 1 / omega), t < 1 and omega >= omega_min."""
+    """Largest size of a logit of a head, whatever the inputs.
+
+    From 0, |a| <= |phi| min(t, 1 / omega), where t < 1 and omega >= omega_min.
+
+    From elsewhere |a| <= r |start| + (1 - r) |phi| / omega, with r as in `logit_bounds`. That falls with omega: r
+    does, and so does (1 - r) / omega, for 1 - r is concave in omega and 0 at 0. (Where omega t > n = euler_steps,
+    Euler takes more steps and r may rise again. But then the mean is at most |start|, or at most |phi| / omega,
+    which is less than its value where omega t = n.) So omega_min is worst. With t it goes from |start| towards
+    |phi| / omega_min, so it is largest at t = 0 or t = 1.
+    """
     config, weights = layer.config, layer.backbone.weights
     content = 1.0
     if config.phi == Phi.LINEAR:
@@ -165,10 +202,13 @@ def _limit(layer: NAC, head: int) -> float:
         own = 0 if config.share_backbone else head
         shift = 0.0 if weights.output_shift is None else weights.output_shift[own, 0].abs().item()
         content = neuron * weights.output_scale[own, 0].abs().item() + shift
-    if layer.match is not None:
-        content += layer.match.gain[:, head].sum().item()
+    match = 0.0 if layer.match is None else layer.match.gain[:, head].sum().item()
+    if config.match == Match.START:
+        slowest, steps = config.omega_min, config.euler_steps
+        left = math.exp(-slowest) if config.mode == Mode.EXACT else max(0.0, 1 - slowest / steps) ** steps
+        return max(match, left * match + (1 - left) * content / slowest)
     longest = math.inf if config.mode == Mode.STEADY else 1.0
-    return content * min(longest, 1 / config.omega_min)
+    return (content + match) * min(longest, 1 / config.omega_min)
 
 
 def _head(layer: NAC, seen: Measures, head: int) -> HeadCertificate:

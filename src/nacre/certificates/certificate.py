@@ -21,10 +21,11 @@ class HeadCertificate:
         t: Internal time; None where the layer has no time gate.
         match: Match; None where the layer has no match synapses.
         logits: Logit.
-        bounds: Lowest and highest bound of any pair. Each logit is compared with the bounds of its own pair,
-            min(0, phi / omega) and max(0, phi / omega).
+        bounds: Lowest and highest bound of any pair. Each logit is compared with the bounds of its own pair: where
+            it starts, at 0 or at the match, and phi / omega, where it goes.
         limit: Size that no logit of this head can exceed, whatever the inputs: that of phi, with the gains of the
-            match synapses, times the longest internal time or, in mode "steady", by the smallest decay rate.
+            match synapses, times the longest internal time or, in mode "steady", by the smallest decay rate. Where
+            logits start at the match, its gain, or what is left of it then and what has come of phi.
         violations: Logits outside their bounds by more than rounding, or not finite.
         time_to_delta: Time after which every logit is within `delta` of its limit.
         arrived: Share of the pairs whose internal time is that long for their own logit; 1 in mode "steady".

@@ -34,9 +34,10 @@ class NeuronFinding:
 
     Attributes:
         head: Its head.
-        group: "query", "key" or "value" (sensory neurons), "inter", "command" or "motor".
+        group: "query", "key" or "value" (sensory neurons), "clock", "inter", "command" or "motor".
         index: Its last index in that field of a `Trace`.
-        wiring_index: Its number in the wiring of the sensory gate or of the backbone.
+        wiring_index: Its number in the wiring of the sensory gate or of the backbone; of a clock neuron, which
+            input of the backbone it is.
         reason: A text that explains the finding.
     """
 
@@ -63,6 +64,7 @@ class _Group:
     connected: Tensor  # [H, n] whether any outgoing weight differs from 0
     unconnected: str  # reason to give if not
     unit: str  # of the number of its states
+    activation: str  # nonlinearity; empty if it has none
 
 
 def measure_neurons(layer: NAC, trace: Trace, valid: Tensor, steps: Tensor) -> Measures:
@@ -73,7 +75,9 @@ def measure_neurons(layer: NAC, trace: Trace, valid: Tensor, steps: Tensor) -> M
         # Undo the output map: the states of the neurons themselves, [B, H, T, D].
         states = (getattr(trace, name) - shift[:, None]) / scale.where(scale != 0, 1)[:, None]
         counted = steps[:, None].expand(states.shape[:-1])
-        found |= _measure(name, states, counted, layer.config.activation)
+        found |= _measure(name, states, counted, _sensory_activation(layer))
+    if trace.clock is not None:
+        found |= _measure("clock", trace.clock, valid, "")
     for name in BACKBONE:
         found |= _measure(name, getattr(trace, name), valid, layer.config.activation)
     return found
@@ -91,7 +95,7 @@ def judge_neurons(layer: NAC, seen: Measures) -> tuple[tuple[NeuronFinding, ...]
                     continue
                 if reason := _why_dead(group, seen, head, i):
                     dead.append(NeuronFinding(head, group.name, i, neuron, reason))
-                if reason := _why_saturated(group, seen, head, i, layer.config.activation):
+                if reason := _why_saturated(group, seen, head, i):
                     saturated.append(NeuronFinding(head, group.name, i, neuron, reason))
     return tuple(dead), tuple(saturated)
 
@@ -115,6 +119,10 @@ def _measure(name: str, states: Tensor, valid: Tensor, activation: str) -> Measu
         found[f"{name} at low", "sum"] = ((states <= low + _NEAR * width) & on).sum(over)
         found[f"{name} at high", "sum"] = ((states >= high - _NEAR * width) & on).sum(over)
     return found
+
+
+def _sensory_activation(layer: NAC) -> str:
+    return layer.query_gate.activation  # all three sensory gates have one
 
 
 def _output_map(layer: NAC, name: str) -> tuple[Tensor, Tensor]:
@@ -143,6 +151,19 @@ def _groups(layer: NAC) -> Iterator[_Group]:
             connected=connected.cpu(),
             unconnected=selected if by_selection else nothing,
             unit="steps",
+            activation=_sensory_activation(layer),
+        )
+    if count := 2 * layer.config.clock:
+        connected = (layer.backbone.weights.drive()[0][:, -count:] != 0).any(-1).expand(heads, -1).cpu()
+        yield _Group(
+            name="clock",
+            ids=[list(range(2 * width, 2 * width + count))] * heads,
+            computed=[True] * count,
+            known=torch.ones_like(connected),
+            connected=connected,
+            unconnected=nothing,
+            unit="pairs",
+            activation="",
         )
     computed, connected = computed_neurons(layer), _connected_backbone(layer).cpu()
     for name in BACKBONE:
@@ -155,6 +176,7 @@ def _groups(layer: NAC) -> Iterator[_Group]:
             connected=connected[:, ids],
             unconnected=nothing,
             unit="pairs",
+            activation=layer.config.activation,
         )
 
 
@@ -163,7 +185,7 @@ def _connected_sensory(layer: NAC, name: str) -> Tensor:
     heads, width = layer.config.num_heads, layer.config.d_head
     if name == "value":
         return (layer.out_proj.weight != 0).any(0).view(heads, width)
-    rows = slice(0, width) if name == "query" else slice(width, None)
+    rows = slice(0, width) if name == "query" else slice(width, 2 * width)  # clock neurons come after them
     connected = (layer.backbone.weights.drive()[0][:, rows] != 0).any(-1)  # [1, D] if heads share one circuit
     if layer.time_gate is not None:
         connected = connected | (layer.time_gate.weight[:, rows] != 0).any(-1)
@@ -195,7 +217,8 @@ def _why_dead(group: _Group, seen: Measures, head: int, i: int) -> str:
     return "; ".join(reasons)
 
 
-def _why_saturated(group: _Group, seen: Measures, head: int, i: int, activation: str) -> str:
+def _why_saturated(group: _Group, seen: Measures, head: int, i: int) -> str:
+    activation = group.activation
     if activation not in _BOUNDS or not group.known[head, i]:
         return ""
     count = int(seen[f"{group.name} count", "sum"][head])

@@ -38,11 +38,11 @@ def root(version: _Version = False) -> None:
 @app.command()
 def demo(
     out: Annotated[Path, Option(help="Where to put report and figures.")] = Path("nacre-demo"),
-    steps: Annotated[int, Option(help="Training steps of each model.", min=1)] = 600,
+    steps: Annotated[int, Option(help="Training steps of each model, rounded up to 20s.", min=1)] = 1000,
     seed: Annotated[int, Option(help="Seed of data and weights.", min=1, max=99)] = 1,
     spread: Annotated[float, Option(help="How much spirals differ.", min=0.0, max=0.1)] = 0.02,
 ) -> None:
-    """Train NAC, dot-product attention and CfC on irregular spirals, and write a report of what they learned."""
+    """Train NAC+, dot-product attention, CfC and NAC on irregular spirals, and report what they learned."""
     from nacre.demo.run import run_demo
 
     run_demo(out, steps, seed, spread)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,33 +10,32 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from nacre._util.files import write_atomic
-from nacre._util.text import console_table
+from nacre._util.text import console_table, json_text
+from nacre.models import model_info
 from nacre.study.spiral.data import PARTS
 
 if TYPE_CHECKING:
     from nacre.demo.run import DemoResult
 
-_METRICS = ("rmse", "mae")
+_METRICS = ("mse", "mae")
 _WIDE = 110  # columns of a console that has room for both metrics
 _CHOSEN = "Settings were chosen on spirals of other seeds (0, and 100 and up), not on the spirals shown."
-_MODELS = {
-    "NAC": "attention by a neuronal circuit; it knows how much time lies between two moments.",
-    "SDPA": "scaled dot-product attention; it knows time only from its inputs.",
-    "CfC": "a closed-form continuous-time recurrent network; it reads in order and answers from what was "
-    "seen up to the asked time, never from later observations: before the first one it can only guess.",
-}
 _FIGURES = {
     "spirals.png": (
         "Trajectories",
-        "The same six test spirals for each model. Blue: the half in which the dots were seen. "
-        "Red: the half of which nothing was seen.",
+        "The first test spiral of each family, as each model completes it. Blue: the half in which the dots were "
+        "seen. Orange: the half of which nothing was seen. MSE: of both halves, over all test spirals.",
     ),
     "losses.png": ("Training", "All models saw the same batches in the same order."),
-    "circuit.png": ("The circuit", "NAC runs it for each pair of an asked time and an observation."),
+    "circuit.png": (
+        "The circuit",
+        "nac-plus runs it for each pair of a moment and one of its keys. Query and key neurons hold what is known "
+        "of the two moments; clock neurons hold how much time lies between them.",
+    ),
     "trace.png": (
         "Inside the circuit",
-        "The first test spiral, in the first head of the layer that answers. Each value is the mean over the "
-        "attended observations by attention weight; the dashed line is the last observation.",
+        "nac-plus, the first test spiral, in the first head. Each value is the mean over the attended keys by "
+        "attention weight; the dashed line is the last observation.",
     ),
 }
 _STYLE = """
@@ -65,11 +63,11 @@ def print_table(result: DemoResult, console: Console) -> None:
     """Print the errors side by side."""
     metrics = _METRICS if console.width >= _WIDE else _METRICS[:1]
     columns = ("", "parameters", *(f"{metric.upper()}\n{part}" for metric in metrics for part in PARTS))
-    table = console_table(columns, title="errors on 100 test spirals (the plane is 1 wide)", caption=_CHOSEN)
+    table = console_table(columns, title=f"errors on {_test(result)}", caption=_CHOSEN)
     table.columns[0].no_wrap = False  # names of controls are long
     for name, errors in {**result.models, **result.controls}.items():
         size = f"{result.parameters[name]['all']:,}" if name in result.parameters else ""
-        table.add_row(name, size, *(f"{errors[m][part]:.4f}" for m in metrics for part in PARTS))
+        table.add_row(name, size, *(_number(errors[m][part]) for m in metrics for part in PARTS))
     console.print(table)
 
 
@@ -77,7 +75,7 @@ def write_files(out: Path, result: DemoResult, figures: dict[str, bytes]) -> tup
     """Write report, numbers and figures, in this order."""
     contents = {
         "report.html": build_report(result, figures).encode(),
-        "result.json": (json.dumps(result.to_dict(), indent=1) + "\n").encode(),
+        "result.json": json_text(result.to_dict()).encode(),
         **figures,
     }
     return tuple(write_atomic(out / name, content) for name, content in contents.items())
@@ -86,7 +84,7 @@ def write_files(out: Path, result: DemoResult, figures: dict[str, bytes]) -> tup
 def build_report(result: DemoResult, figures: dict[str, bytes]) -> str:
     """An HTML page with everything in it, also the figures, which are PNG files by name."""
     drawn = "\n".join(_figure(*_FIGURES[name], content) for name, content in figures.items())
-    models = "\n".join(f"<li><b>{escape(name)}</b>: {escape(_MODELS[name])}</li>" for name in result.models)
+    models = "\n".join(f"<li><b>{escape(name)}</b>: {escape(_about(name))}</li>" for name in result.models)
     named = [*result.settings.items(), *result.versions.items()]
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -103,18 +101,35 @@ A model must say where it was between those moments (interpolation), and where i
 (extrapolation).</p>
 <h2>Errors</h2>
 {_table(result)}
-<p class="note">100 test spirals; the plane is 1 wide. RMSE: root mean squared distance. MAE: mean of |dx| + |dy|.
+<p class="note">On {_test(result)}. MSE and MAE: mean squared and mean absolute error.
 Bold: lowest of its column. Controls have no network. {escape(_CHOSEN)}</p>
 <ul class="note">
 {models}
 </ul>
-<p class="note">Only the core differs: the rest of the network and its first weights, the batches, the steps and
-the learning rate are the same for all three.</p>
+<p class="note">Only the layer differs: the network around it, the {result.spirals["train"]} training spirals, the
+batches, the steps and the learning rate are the same for all. The weights kept are those that were best on
+{result.spirals["valid"]} validation spirals.</p>
 {drawn}
 <footer>{", ".join(f"{escape(name)} {escape(str(value))}" for name, value in named)}</footer>
 </body>
 </html>
 """
+
+
+def _test(result: DemoResult) -> str:
+    return f"{result.spirals['test']} test spirals, in units of the answers' standard deviation"
+
+
+def _about(model: str) -> str:
+    """What a model is, and what it knows of time."""
+    info = model_info(model)
+    known = "" if info.uses_time else "; it knows time only from its inputs"
+    order = "; it reads in order of time and never looks ahead" if info.causal else ""
+    return f"{info.summary} ({info.paper}){known}{order}."
+
+
+def _number(value: float) -> str:
+    return f"{value:.5f}"
 
 
 def _table(result: DemoResult) -> str:
@@ -123,19 +138,20 @@ def _table(result: DemoResult) -> str:
     best = {c: min(errors[c[0]][c[1]] for errors in rows.values()) for c in columns}
 
     def cell(value: float, lowest: float) -> str:
-        number = f"{value:.4f}"
+        number = _number(value)
         return f"<td>{f'<b>{number}</b>' if value == lowest else number}</td>"
 
     def row(name: str) -> str:
         size = result.parameters.get(name)
-        count = "control" if size is None else f"{size['all']:,} ({size['core']:,})"
+        count = "control" if size is None else f"{size['all']:,} ({size['layer']:,})"
         cells = "".join(cell(rows[name][c[0]][c[1]], best[c]) for c in columns)
         kind = ' class="controls"' if size is None else ""
         return f'<tr{kind}><th scope="row">{escape(name)}</th>{cells}<td>{count}</td></tr>'
 
     parts = "".join(f'<th scope="col">{part}</th>' for _ in _METRICS for part in PARTS)
     metrics = "".join(f'<th scope="colgroup" colspan="{len(PARTS)}">{m.upper()}</th>' for m in _METRICS)
-    head = f'<tr><th></th>{metrics}<th></th></tr>\n<tr><th></th>{parts}<th scope="col">parameters (core)</th></tr>'
+    size = '<th scope="col">parameters (layer)</th>'
+    head = f"<tr><th></th>{metrics}<th></th></tr>\n<tr><th></th>{parts}{size}</tr>"
     body = "\n".join(row(name) for name in rows)
     return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nacre.inspect.analysis.lesion import lesioned as lesioned
     from nacre.inspect.analysis.lesion_study import lesion_study as lesion_study
     from nacre.inspect.analysis.strengths import strengths as strengths
+    from nacre.inspect.analysis.time_tuning import time_tuning as time_tuning
     from nacre.inspect.analysis.tuning import tuning as tuning
     from nacre.inspect.recording.record import record as record
     from nacre.inspect.recording.recording import LayerRecording as LayerRecording
@@ -33,6 +34,7 @@ _HOMES = {
     "record": "recording.record",
     "record_run": "recording.run",
     "strengths": "analysis.strengths",
+    "time_tuning": "analysis.time_tuning",
     "tuning": "analysis.tuning",
 }
 

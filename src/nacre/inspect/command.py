@@ -21,8 +21,10 @@ from nacre.inspect.analysis.health import Health, health
 from nacre.inspect.analysis.labels import layer_of
 from nacre.inspect.analysis.lesion_study import LesionStudy, lesion_study
 from nacre.inspect.analysis.strengths import strengths
+from nacre.inspect.analysis.time_tuning import TimeTuning, time_tuning
 from nacre.inspect.analysis.tuning import TooFewLabels, Tuning, tuning
 from nacre.inspect.options import FigureKind
+from nacre.inspect.recording.layer_writer import SENSORY
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.viewer.command import open_recording
 
@@ -72,12 +74,15 @@ def _draw(figure: str, recording: Recording, options: InspectOptions, console: C
     from nacre.inspect.figures.circuit import draw_circuit
     from nacre.inspect.figures.gates import draw_gates
     from nacre.inspect.figures.lesion import draw_lesion
+    from nacre.inspect.figures.time_tuning import draw_time_tuning
     from nacre.inspect.figures.tuning import draw_tuning
 
     layer = layer_of(recording, options.layer).name
     place = (recording, layer, options.sample, options.head)
     if figure == FigureKind.TUNING:
         return draw_tuning(_tuning(recording, options))
+    if figure == FigureKind.TIME_TUNING:
+        return draw_time_tuning(time_tuning(recording, options.layer, permutations=options.permutations))
     if figure == FigureKind.LESION:
         return draw_lesion(_lesions(recording, options, console))
     if figure == FigureKind.GATES:
@@ -121,17 +126,28 @@ def _write_tables(recording: Recording, options: InspectOptions, console: Consol
         ]
     except TooFewLabels as error:  # the other tables need no labels
         console.print(f"no tuning: {error}")
+    timed = None
+    try:
+        timed = time_tuning(recording, options.layer, permutations=options.permutations)
+        tables["time-tuning.csv"] = timed.rows()
+    except TooFewLabels as error:
+        console.print(f"no time tuning: {error}")
     for name, rows in tables.items():
         rounded = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
         write_atomic(out / name, csv_text(list(rows[0]), rounded).encode())
-    summary = _summary(recording, options, found, tuned, study)
+    summary = _summary(recording, options, found, tuned, timed, study)
     write_atomic(out / "inspect.json", json_text(summary).encode())
     _show(console, summary)
     console.print(f"wrote {', '.join([*tables, 'inspect.json'])} into {out}")
 
 
 def _summary(
-    recording: Recording, options: InspectOptions, found: Health, tuned: Tuning | None, study: LesionStudy
+    recording: Recording,
+    options: InspectOptions,
+    found: Health,
+    tuned: Tuning | None,
+    timed: TimeTuning | None,
+    study: LesionStudy,
 ) -> dict[str, Any]:
     """Summary of the tables, as plain data."""
     strong = strengths(recording.model(), found.layer.partition("#")[0])
@@ -150,6 +166,7 @@ def _summary(
         "synapses": strong.synapses,
         "flipped": strong.flipped.tolist(),
         "tuning": None if tuned is None else _of_tuning(tuned),
+        "time_tuning": None if timed is None else _of_time_tuning(timed),
         "lesions": {
             "metric": study.metric,
             "better": study.better,
@@ -161,21 +178,43 @@ def _summary(
 
 
 def _of_tuning(tuned: Tuning) -> dict[str, Any]:
-    best = tuned.rows()[:_SHOWN]
     return {
         "what": tuned.what,
         "labels": {name: int(n) for name, n in zip(tuned.names, tuned.counts, strict=True)},
         "threshold": _number(tuned.threshold),
         "permutations": tuned.permutations,
         "control": str(tuned.control),
-        "above": dict(Counter(tuned.columns[i].partition(" ")[0] for i in tuned.above.nonzero()[1])),
-        "best": [{k: _number(v) if isinstance(v, float) else v for k, v in row.items()} for row in best],
+        "above": _above(tuned),
+        "best": _best(tuned),
     }
 
 
+def _of_time_tuning(timed: TimeTuning) -> dict[str, Any]:
+    return {
+        "unit": timed.unit,
+        "elapsed": _list(timed.elapsed),
+        "pairs": timed.pairs,
+        "threshold": _number(timed.threshold),
+        "permutations": timed.permutations,
+        "above": _above(timed),
+        "best": _best(timed),
+    }
+
+
+def _above(tuned: Tuning | TimeTuning) -> dict[str, int]:
+    """How many neurons of each group, and gates, are above the threshold."""
+    return dict(Counter(tuned.columns[i].partition(" ")[0] for i in tuned.above.nonzero()[1]))
+
+
+def _best(tuned: Tuning | TimeTuning) -> list[dict[str, Any]]:
+    rows = tuned.rows()[:_SHOWN]
+    return [{k: _number(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
 def _show(console: Console, summary: dict[str, Any]) -> None:
-    tuned, metric = summary["tuning"], summary["lesions"]["metric"]
-    table = console_table(["group", "neurons", "dead", "saturated", "tuned", "change when silent", metric])
+    tuned, timed, metric = summary["tuning"], summary["time_tuning"], summary["lesions"]["metric"]
+    titles = ["group", "neurons", "dead", "saturated", "tuned", "to time", "change when silent", metric]
+    table = console_table(titles)
     for group, count in summary["neurons"].items():
         lesion = summary["lesions"]["groups"].get(group, {})
         table.add_row(
@@ -184,10 +223,11 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             str(summary["dead"][group]),
             str(summary["saturated"][group]),
             "" if tuned is None else str(tuned["above"].get(group, 0)),
+            "" if timed is None or group in SENSORY else str(timed["above"].get(group, 0)),
             _text(lesion.get("change")),
             _text(lesion.get("metric")),
         )
-    table.add_row("none silent", "", "", "", "", "0", _text(summary["lesions"]["intact"]), style="bold")
+    table.add_row("none silent", "", "", "", "", "", "0", _text(summary["lesions"]["intact"]), style="bold")
     console.print(table)
     console.print(f"effective keys by head: {', '.join(map(_text, summary['effective_keys']['mean']))}")
     if tuned is not None:
@@ -195,6 +235,8 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             f"tuned: more information on {tuned['what']} than {_text(tuned['threshold'])} bits, which chance "
             f"gives the best of all in about 5 % of {tuned['permutations']} permutations"
         )
+    if timed is not None:
+        console.print("to time: tuned to the time from key to query, likewise beyond chance")
 
 
 def _list(values: np.ndarray) -> list[float]:

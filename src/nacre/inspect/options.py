@@ -16,6 +16,8 @@ class FigureKind(StrEnum):
     """Which keys each step of a head attends to."""
     TUNING = "tuning"
     """Information of each neuron on the answer, beside chance."""
+    TIME_TUNING = "time-tuning"
+    """What the circuit's neurons and gates do over the time from key to query, beside chance."""
     LESION = "lesion"
     """How the answer changes when neurons are silent."""
 

@@ -11,13 +11,15 @@ from nacre._util.tracing import values_are_hidden
 from nacre.io import saveable
 from nacre.layer import streaming
 from nacre.layer.backbone import Backbone, WiredBackbone
+from nacre.layer.clock import clock_stamps, since_first
 from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
 from nacre.layer.foreign import ARGUMENTS, OPTIONS, explain
 from nacre.layer.gates import TimeGateHeads
 from nacre.layer.inputs import Inputs, Packing, prepare
-from nacre.layer.match import MatchSynapse, since_first
-from nacre.layer.pairs import Tokens, attend, elapsed_time, mix, shares, solve_gates
-from nacre.layer.selection import choose_keys
+from nacre.layer.match import MatchSynapse
+from nacre.layer.pair_stage import attend
+from nacre.layer.pairs import Tokens
+from nacre.layer.selection.choose import choose_keys
 from nacre.layer.sensory import SensoryGate
 from nacre.layer.streaming import StreamState
 from nacre.layer.synapses import Factory
@@ -42,7 +44,8 @@ class NAC(nn.Module):
         mode: "exact", "euler" or "steady" solution of the logit's equation.
         sparsity: Nominal share of synapses left out, 0 to 0.95; `Wiring.density` gives the real one.
         wiring: "ncp", "random", "dense", "mlp", or a backbone of your own (`nacre.Wiring` or `ncps`) with
-            2 * d_model / num_heads inputs and 2 motor neurons; sensory gates are then "ncp".
+            2 * d_model / num_heads inputs (and 2 for each scale of `clock`) and 2 motor neurons; sensory gates are
+            then "ncp".
         causal: Whether a query sees only keys up to itself.
         dropout: Share of attention weights dropped in training.
         **rare: Further options, see `NACConfig`.
@@ -93,7 +96,7 @@ class NAC(nn.Module):
             kind, backbone = str(WiringKind.NCP), config.wiring
         else:
             kind = config.wiring
-            backbone = backbone_wiring(kind, 2 * config.d_head, config.units, config.sparsity, config.seed)
+            backbone = backbone_wiring(kind, config.circuit_inputs, config.units, config.sparsity, config.seed)
         sensory = sensory_wiring(kind, config.width, d_model, config.sparsity, config.seed)
         self._build(sensory, backbone, device=device, dtype=dtype)
 
@@ -102,12 +105,14 @@ class NAC(nn.Module):
         heads, width = config.num_heads, config.d_head
 
         def gate() -> SensoryGate:
-            return SensoryGate(sensory, activation=config.activation, bias=bias, **factory)
+            activation = config.sensory_activation or config.activation
+            return SensoryGate(sensory, activation=activation, bias=bias, **factory)
 
         self.query_gate, self.key_gate, self.value_gate = gate(), gate(), gate()
         self.backbone = Backbone(
             backbone,
             1 if config.share_backbone else heads,
+            clock=2 * config.clock,
             settle_steps=config.settle_steps,
             activation=config.activation,
             bias=bias,
@@ -219,30 +224,21 @@ class NAC(nn.Module):
             asked, offered = self.match.asked(q, stamp), self.match.offered(k, stamp)
         state = streaming.push(state, k, v, offered, time)
         place, valid = streaming.select(state, q if asked is None else asked, config)
-        match = None
-        if asked is not None:
-            chosen = streaming.take(state.offered, place)  # [B, H, K, E]
-            match = (chosen @ asked.unsqueeze(-1)).squeeze(-1).transpose(0, 1)
-        # Keys and values of all streams in one row: [H, B * K, D].
-        q = q.transpose(0, 1)
+        # The chosen keys of all streams in one row, each head its own: [H, B * K, ...].
         k, v = (streaming.take(ring, place).transpose(0, 1).flatten(1, 2) for ring in (state.key, state.value))
+        if offered is not None:
+            offered = streaming.take(state.offered, place).transpose(1, 2).flatten(0, 1)  # [B * K, H, E]
         index = torch.arange(k.shape[1], device=k.device).view(1, x.shape[0], -1).expand(k.shape[0], -1, -1)
         wired = self.backbone.wire()
-        query_drive, key_drive = wired.project(q, k)
-        motor = wired.settle_selected(query_drive, key_drive, index)
-        if motor is None:
-            drive = query_drive.unsqueeze(2) + key_drive.view(*index.shape, -1)
-            motor = wired.settle(drive.flatten(1, 2))[0].view(*index.shape, 2).movedim(-1, 0)
-        gate = elapsed = None
-        if self.time_gate is not None:
-            query_gate, key_gate = self.time_gate(q, k)
-            gate = query_gate.unsqueeze(-1) + key_gate.unflatten(2, index.shape[1:])
-            if time is not None:
-                stamp = state.stamp.flatten(1).gather(1, place.flatten(1)).view(place.shape)  # [B, H, K]
-                elapsed = elapsed_time(time.double().view(-1, 1, 1), stamp, config, gate.dtype).transpose(0, 1)
-        gates = solve_gates(motor, gate, elapsed, valid.transpose(0, 1), config, match)
-        share = shares(gates, config, config.dropout if self.training else 0.0)
-        heads = mix(share, v.transpose(0, 1), index)
+        tokens = self._pair_tokens(
+            wired,
+            (q.transpose(0, 1), k, v.transpose(0, 1)),
+            (asked, offered),
+            streaming.stamps(state, place, time),
+            streaming.moments(state, place, time, config.time_scale) if config.clock else None,
+            (index, valid.transpose(0, 1)),
+        )
+        heads = attend(tokens, wired, config, config.dropout if self.training else 0.0)
         return self.out_proj(heads.flatten(1)), state
 
     def _owner(self) -> Tensor:
@@ -268,26 +264,38 @@ class NAC(nn.Module):
         if asked is not None and offered is not None:
             compared = [self._heads(p.unpack(x.flatten(1))) for p, x in ((queries, asked), (keys, offered))]
         masks = inputs.key_padding, inputs.query_padding
-        index, valid = choose_keys(self.config, compared[0], compared[1], *masks, inputs.stamps)
-        q, k = q.transpose(0, 1), k.transpose(0, 1)
-        query_drive, key_drive = wired.project(q, k)
-        query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)
-        stamps = inputs.stamps
+        moments = None
+        if self.config.clock or self.config.near:
+            moments = clock_stamps(inputs, self.config.time_scale)
+        index, valid = choose_keys(self.config, compared[0], compared[1], *masks, inputs.stamps, moments)
         first = torch.arange(keys.batch, device=index.device).view(-1, 1, 1, 1) * keys.length  # of each sequence
-        tokens = Tokens(
-            query_drive=query_drive,
-            key_drive=key_drive,
-            value=v,
-            query_gate=query_gate,
-            key_gate=key_gate,
-            query_stamp=None if stamps is None else queries.pack(stamps[0]),
-            key_stamp=None if stamps is None else keys.pack(stamps[1]),
-            asked=asked,
-            offered=offered,
-            index=keys.number(_head_first(index + first, queries)),
-            valid=_head_first(valid, queries),
+        tokens = self._pair_tokens(
+            wired,
+            (q.transpose(0, 1), k.transpose(0, 1), v),
+            (asked, offered),
+            None if inputs.stamps is None else (queries.pack(inputs.stamps[0]), keys.pack(inputs.stamps[1])),
+            (queries.pack(moments[0]), keys.pack(moments[1])) if moments and self.config.clock else None,
+            (keys.number(_head_first(index + first, queries)), _head_first(valid, queries)),
         )
         return tokens, valid, index, apart
+
+    def _pair_tokens(
+        self,
+        wired: WiredBackbone,
+        sensory: tuple[Tensor, Tensor, Tensor],  # [H, R, D], [H, S, D] and [S, H, D]
+        match: tuple[Tensor | None, Tensor | None],  # [R, H, E] and [S, H, E]
+        stamps: tuple[Tensor, Tensor] | None,  # [R] and [S], or of each head [H, S]
+        moments: tuple[Tensor, Tensor] | None,  # likewise, for the clock
+        chosen: tuple[Tensor, Tensor],  # index and valid, [H, R, K]
+    ) -> Tokens:
+        """What the pair stage needs, projected once for each token."""
+        q, k, v = sensory
+        query_drive, key_drive = wired.project(q, k)
+        query_gate, key_gate = (None, None) if self.time_gate is None else self.time_gate(q, k)
+        return Tokens(
+            query_drive, key_drive, v, query_gate, key_gate,
+            *(stamps or (None, None)), *(moments or (None, None)), *match, *chosen,
+        )  # fmt: skip
 
     def _match(
         self, inputs: Inputs, queries: Packing, keys: Packing, q: Tensor, k: Tensor
@@ -321,7 +329,7 @@ class NAC(nn.Module):
             backbone.num_inputs,
             len(backbone.group("motor")),
         )
-        wanted = config.width, config.d_model, 2 * config.d_head, 2
+        wanted = config.width, config.d_model, config.circuit_inputs, 2
         if sizes != wanted:
             raise ValueError(
                 "the wirings must have inputs and sensory neurons, and inputs and motor neurons, as the options "

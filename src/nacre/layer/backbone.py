@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ from torch import Tensor
 from nacre._util.budget import afford
 from nacre.layer.circuit import NCPCell
 from nacre.layer.synapses import CircuitWeights, WiredModule, pick
-from nacre.native import library
-from nacre.native.activations import ACTIVATION_CODES
-from nacre.native.circuit import Circuit, settle_selected
+from nacre.native.circuit import Circuit
 from nacre.native.program import compile_rows
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 from nacre.wiring.wiring import Wiring
@@ -42,8 +40,9 @@ class Backbone(WiredModule):
     and inputs that never reach a motor neuron do not exist.
 
     Args:
-        wiring: Takes [query; key] of one head and has the motor neurons as outputs.
+        wiring: Takes [query; key; clock neurons] of one head and has the motor neurons as outputs.
         heads: Independent sets of weights.
+        clock: How many of the inputs, the last ones, are clock neurons.
         settle_steps: Steps from rest; None for the larger of 4 and the steps until the input has reached every
             motor neuron.
 
@@ -58,6 +57,7 @@ class Backbone(WiredModule):
         wiring: Wiring,
         heads: int = 1,
         *,
+        clock: int = 0,
         settle_steps: int | None = None,
         activation: str = "tanh",
         bias: bool = True,
@@ -65,6 +65,7 @@ class Backbone(WiredModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(wiring, activation)
+        self.clock = clock
         self.outputs = wiring.group("motor")
         needed = wiring.steps_to(self.outputs)
         if settle_steps is not None and settle_steps < needed:
@@ -85,9 +86,8 @@ class Backbone(WiredModule):
         columns = {n: i for i, n in enumerate(self.projected)}
         # Columns of a stage's neurons among the projected ones.
         self.pick_fed = [pick([columns[n] for n in s.neurons]) if s.fed else None for s in self.stages]
-        program = compile_rows(synapses, self.projected, self.once, self.stages)
-        self.circuit = Circuit(program, len(self.outputs), len(self.projected), wiring.num_neurons, activation)
-        self.circuit_seen = replace(self.circuit, outputs=len(program.kind))  # all rows are read out
+        program = compile_rows(synapses, feeds[len(feeds) - clock :], self.projected, self.once, self.stages)
+        self.circuit = Circuit(program, len(self.projected), wiring.num_neurons, activation)
         # The last row of each neuron. Rows without activation hold inputs of a neuron, not its state.
         self.last_rows = {int(program.neuron[row]): int(row) for row in np.flatnonzero(program.active)}
         self.weights = CircuitWeights(
@@ -134,7 +134,7 @@ class WiredBackbone:
 
     def __init__(self, backbone: Backbone, weight: Tensor, bias: Tensor) -> None:
         self.backbone = backbone
-        self.input_weight = weight[..., backbone.pick_projected]  # [H, 2D, P], P = projected neurons
+        self.input_weight = weight[..., backbone.pick_projected]  # [H, I, P], P = projected neurons
         self.bias = bias  # [H, N]
 
     def _blocks(self) -> list[tuple[Tensor | None, Tensor | None]]:
@@ -154,35 +154,31 @@ class WiredBackbone:
         width = query.shape[-1]
         bias = self.bias[:, self.backbone.pick_projected]
         weight = self.input_weight.expand(len(query), -1, -1)  # one circuit may serve all heads
-        return torch.baddbmm(bias.unsqueeze(1), query, weight[:, :width]), key @ weight[:, width:]
+        by_query = torch.baddbmm(bias.unsqueeze(1), query, weight[:, :width])
+        return by_query, key @ weight[:, width : 2 * width]
 
-    def settle_selected(self, query: Tensor, key: Tensor, index: Tensor) -> Tensor | None:
-        """Motor outputs of selected pairs by the compiled kernel, which makes no copy of their inputs.
+    def project_clock(self, clock: Tensor) -> Tensor:
+        """What clock neurons of pairs [H, M, C] add to the sum of their projected queries and keys: [H, M, P]."""
+        weight = self.input_weight[:, -self.backbone.clock :].expand(len(clock), -1, -1)
+        return clock.to(weight.dtype) @ weight
 
-        Takes query [H, R, P] and key [H, S, P] from `project`, and selected rows of key [H, R, K]. Returns
-        [outputs, H, R, K] after the output map; None where the kernel cannot run.
-        """
-        motor = self._run(query, key, index, self.backbone.circuit)
-        return None if motor is None else self._read(motor)
-
-    def settle_seen(self, query: Tensor, key: Tensor, index: Tensor) -> tuple[Tensor, NeuronStates] | None:
-        """The same bits as `settle_selected`, and the states of the neurons as from `settle`."""
+    def synapses(self) -> Tensor:
+        """Weights [H, synapses] in the order of the compiled program."""
         backbone = self.backbone
-        rows = self._run(query, key, index, backbone.circuit_seen)  # [rows, H, R, K]
-        if rows is None:
-            return None
-        states = rows[list(backbone.last_rows.values())].flatten(2).movedim(0, -1)  # [H, R * K, n]
-        return self._read(rows[-len(backbone.outputs) :]), {tuple(backbone.last_rows): states}
+        recurrent, tables = backbone.weights.recurrent_weight, []
+        if recurrent is not None:
+            tables.append(recurrent.weight)
+        if backbone.clock:
+            tables.append(self.input_weight[:, -backbone.clock :].flatten(1))
+        if not tables:
+            return self.bias.new_zeros(len(self.bias), 0)
+        return torch.cat(tables, 1)[:, torch.from_numpy(backbone.circuit.program.weight)]
 
-    def _run(self, query: Tensor, key: Tensor, index: Tensor, circuit: Circuit) -> Tensor | None:
-        weight, ids = self.backbone.weights.recurrent_weight, torch.from_numpy(circuit.program.weight)
-        synapses = self.bias.new_zeros(len(self.bias), 0) if weight is None else weight.weight[:, ids]
-        if circuit.activation not in ACTIVATION_CODES or not library.runs(query, key, synapses, self.bias):
-            return None
-        return settle_selected(query, key, synapses, self.bias, index, circuit)
-
-    def _read(self, motor: Tensor) -> Tensor:
-        return self.backbone.weights.read(motor.flatten(2).movedim(0, -1)).movedim(-1, 0).view(motor.shape)
+    def output_map(self) -> tuple[Tensor, Tensor]:
+        """Scale and shift [H, outputs] of the motor neurons."""
+        weights = self.backbone.weights
+        scale, shift = weights.output_scale, weights.output_shift
+        return scale, torch.zeros_like(scale) if shift is None else shift
 
     def settle(self, drive: Tensor) -> tuple[Tensor, NeuronStates]:
         """Settle M pairs, given the sums of their projected queries and keys [H, M, P].

@@ -34,20 +34,23 @@ class Selection(StrEnum):
 
 
 class Match(StrEnum):
-    """What acts on the content target directly, beside the circuit."""
+    """How the likeness of query and key acts on a logit, beside the circuit."""
 
     NONE = "none"
-    """Nothing: the paper's layer, whose choice of keys no gradient reaches."""
+    """Not at all: the paper's layer, whose choice of keys no gradient reaches."""
+    START = "start"
+    """It is where the logit starts, a(0)."""
     CONTENT = "content"
-    """How alike query and key are."""
+    """It is added to the content target phi."""
     BOTH = "both"
-    """How alike they are, and whether the time between them is what the query looks for."""
+    """It is added to phi, and so is whether the time between them is what the query looks for."""
 
 
-_INTEGERS = {"d_model": 2, "num_heads": 1, "euler_steps": 1, "seed": 0}  # and the least value of each
+# With the least value of each.
+_INTEGERS = {"d_model": 2, "num_heads": 1, "euler_steps": 1, "seed": 0, "near": 0, "clock": 0}
 _INTEGERS_OR_NONE = {"d_input": 1, "top_k": 1, "block_size": 1, "reach": 1, "settle_steps": 1, "backbone_units": 5}
 # Every query has top_k columns, be there keys for them or not, and every settle step its rows in a program.
-_LARGEST: dict[str, int] = {"top_k": 2**20, "settle_steps": 1024}
+_LARGEST: dict[str, int] = {"top_k": 2**20, "settle_steps": 1024, "clock": 12}
 _CHOICES = {"mode": Mode, "phi": Phi, "selection": Selection, "match": Match, "activation": ACTIVATIONS}
 
 
@@ -58,11 +61,14 @@ class RareOptions(TypedDict, total=False):
     selection: str
     block_size: int | None
     reach: int | None
+    near: int
     match: str
     gain: float
+    clock: int
     euler_steps: int
     settle_steps: int | None
     activation: str
+    sensory_activation: str | None
     omega_min: float
     integrate: bool
     share_backbone: bool
@@ -83,12 +89,19 @@ class NACConfig:
             causal layers.
         reach: Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold
             `top_k` keys, as in the paper.
-        match: Synapses by which query and key act on the content target directly: "none" (the paper), "content" or
-            "both" (content and elapsed time). Keys are then chosen by their strength, which learns.
-        gain: Initial strength of these synapses, > 0.
+        near: How many of a query's `top_k` keys are the nearest in time, whatever they hold; the others are the
+            best matches. Without time stamps, the nearest by place. In causal layers, the latest.
+        match: How the likeness of query and key acts on a logit directly: "none" (the paper), "start" (it is where
+            the logit starts), "content" (it is added to phi) or "both" (likeness and elapsed time are added to
+            phi). Keys are then chosen by it, and the choice learns.
+        gain: Initial strength of the match, > 0.
+        clock: Time scales of the clock neurons, by which the circuit knows the time from key to query: two neurons
+            for each scale, its cosine and sine. 0 for none (the paper). Scales are 4 apart, with `time_scale` in
+            the middle; without time stamps, the circuit is told how many valid steps lie between.
         euler_steps: Least number of steps of mode "euler".
         settle_steps: Steps in which the backbone settles; None for max(4, what the wiring needs).
-        activation: Nonlinearity of all neurons.
+        activation: Nonlinearity of the neurons.
+        sensory_activation: That of the sensory neurons; None for the same.
         omega_min: Smallest decay rate.
         integrate: Whether values are weighted with the internal time t (the paper's integral).
         share_backbone: One circuit for all heads instead of one each.
@@ -111,11 +124,14 @@ class NACConfig:
     selection: str = "sqrt"
     block_size: int | None = None
     reach: int | None = None
+    near: int = 0
     match: str = "none"
     gain: float = 8.0
+    clock: int = 0
     euler_steps: int = 6
     settle_steps: int | None = None
     activation: str = "tanh"
+    sensory_activation: str | None = None
     omega_min: float = 1e-3
     integrate: bool = True
     share_backbone: bool = False
@@ -127,7 +143,7 @@ class NACConfig:
     def __post_init__(self) -> None:
         """Check every option, and how they fit together."""
         for name, least in _INTEGERS.items():
-            whole(name, getattr(self, name), least)
+            whole(name, getattr(self, name), least, _LARGEST.get(name, sys.maxsize))
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model}, num_heads={self.num_heads}"
@@ -137,6 +153,12 @@ class NACConfig:
                 whole(name, value, least, _LARGEST.get(name, sys.maxsize))
         for name, allowed in _CHOICES.items():
             choice(name, getattr(self, name), allowed)
+        if self.sensory_activation is not None:
+            choice("sensory_activation", self.sensory_activation, ACTIVATIONS)
+        if self.top_k is not None and self.near > self.top_k:
+            raise ValueError(f"near must be at most top_k={self.top_k}, of which it is a part, got {self.near}")
+        if self.match == Match.START and self.mode == Mode.STEADY:
+            raise ValueError("match='start' needs mode 'exact' or 'euler': a steady logit has forgotten its start")
         for name in ("causal", "integrate", "share_backbone", "bias"):
             flag(name, getattr(self, name))
         for name, high in (("sparsity", MAX_SPARSITY), ("dropout", 1.0)):
@@ -150,7 +172,7 @@ class NACConfig:
 
     def _adopt_wiring(self) -> None:
         """Convert a wiring that the user gave, and check that it fits the layer."""
-        inputs = 2 * self.d_head
+        inputs = self.circuit_inputs
         wiring = self.wiring
         if not isinstance(wiring, Wiring):
             if not hasattr(wiring, "adjacency_matrix"):
@@ -161,9 +183,10 @@ class NACConfig:
             wiring = Wiring.from_ncps(wiring, inputs)
             object.__setattr__(self, "wiring", wiring)
         if wiring.num_inputs != inputs or len(wiring.group("motor")) != 2:
+            clock = f" and {2 * self.clock} clock neurons" if self.clock else ""
             raise ValueError(
-                f"wiring must have {inputs} inputs (query and key of one head, 2 * d_model / num_heads) and "
-                f"2 motor neurons (phi and omega), got {wiring}"
+                f"wiring must have {inputs} inputs (query and key of one head, 2 * d_model / num_heads{clock}) "
+                f"and 2 motor neurons (phi and omega), got {wiring}"
             )
         if self.backbone_units is not None:
             raise ValueError("backbone_units belongs to a generated wiring; the given one has its own size")
@@ -172,6 +195,11 @@ class NACConfig:
     def d_head(self) -> int:
         """Width D of a head."""
         return self.d_model // self.num_heads
+
+    @property
+    def circuit_inputs(self) -> int:
+        """Inputs of the circuit: sensory neurons of query and key, and clock neurons."""
+        return 2 * self.d_head + 2 * self.clock
 
     @property
     def width(self) -> int:

@@ -1,13 +1,14 @@
 """`MatchSynapse`: a layer learns which keys to choose.
 
 The paper chooses keys by q · k and then computes logits from the circuit alone, so no gradient ever reaches the
-choice. Here the score by which keys are chosen also drives the content target phi:
+choice. Here the score by which keys are chosen also acts on the logit, as its initial value or in phi:
 
-    match = gain <q, k> / (|q| |k|)  +  time gain <r(q), e(t_query - t_key)>,
+    match = gain <q, k> / (|q| |k|),
 
-where e(s) holds cosine and sine of s at fixed periods, and r(q), of length at most 1, says which elapsed times the
-query looks for. Both are products of a vector of the query with a vector of the key, so every search for
-the largest q · k also finds the largest match.
+and for "both", the first version of NAC+, also  + time gain <r(q), e(t_query - t_key)>,  where e(s) holds cosine
+and sine of s at fixed periods, and r(q), of length at most 1, says which elapsed times the query looks for. Both
+are products of a vector of the query with a vector of the key, so every search for the largest q · k also finds
+the largest match.
 """
 
 import math
@@ -16,6 +17,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from nacre.layer.clock import phases
 from nacre.layer.config import Match
 from nacre.layer.dynamics import wide
 from nacre.layer.synapses import Factory
@@ -24,7 +26,6 @@ _RHYTHMS = 6  # periods, each twice the one before
 # In units of time. Shorter periods separate the few keys that were chosen, but cannot tell keys one period apart:
 # with 2 in place of 8, most heads unlearned to choose near keys (docs/nac-plus.md).
 _SHORTEST = 8.0
-_FAR = 1e30  # units of time
 _TINY = 1e-6  # squared length below which a vector fades instead of being scaled to length 1
 
 
@@ -88,8 +89,8 @@ class MatchSynapse(nn.Module):
         cosine, sine = wide(wanted).transpose(0, 1).chunk(2, -1)  # [R, H, F]
         # With zero weights a query looks for near keys, where all cosines are 1.
         cosine, sine = _unit(torch.cat([cosine + 1, sine], -1)).chunk(2, -1)
-        phases = _phases(query, 1 if stamp is None else stamp)
-        cos_now, sin_now = (x.unsqueeze(1) for x in phases)  # [R or 1, 1, F]
+        now = _phases(query, 1 if stamp is None else stamp)
+        cos_now, sin_now = (x.unsqueeze(1) for x in now)  # [R or 1, 1, F]
         # cos(a - b) and sin(a - b) as products of a part of a and a part of b.
         turned = torch.cat([cosine * cos_now + sine * sin_now, cosine * sin_now - sine * cos_now], -1)
         return torch.cat([content, self.gain[1].unsqueeze(-1) * turned], -1)
@@ -99,31 +100,18 @@ class MatchSynapse(nn.Module):
         content = _unit(wide(key))
         if self.rhythm_weight is None:
             return content
-        phases = torch.cat(_phases(key, 0 if stamp is None else stamp), -1) / math.sqrt(_RHYTHMS)  # [S or 1, 2F]
-        return torch.cat([content, phases.unsqueeze(1).expand(*key.shape[:2], -1)], -1)
+        then = torch.cat(_phases(key, 0 if stamp is None else stamp), -1) / math.sqrt(_RHYTHMS)  # [S or 1, 2F]
+        return torch.cat([content, then.unsqueeze(1).expand(*key.shape[:2], -1)], -1)
 
     def extra_repr(self) -> str:
         """Which synapses there are."""
         return f"heads={self.log_gain.shape[1]}, width={self.width}, timed={self.rhythm_weight is not None}"
 
 
-def since_first(stamps: tuple[Tensor, Tensor], padding: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    """Stamps of queries [B, T] and keys [B, S] in units of time since the first key of each sequence."""
-    query, key = stamps
-    first = key[:, :1]
-    if padding is not None:
-        first = key.gather(1, (~padding).int().argmax(1, keepdim=True))
-    return (query - first) / scale, (key - first) / scale
-
-
 def _phases(like: Tensor, stamp: Tensor | int) -> tuple[Tensor, Tensor]:
     """Cosine and sine of stamps [R] at each period: [R, F], [1, F] of a number."""
-    stamp = torch.as_tensor(stamp, dtype=torch.float64, device=like.device).reshape(-1, 1)
-    periods = _SHORTEST * 2.0 ** torch.arange(_RHYTHMS, dtype=torch.float64, device=like.device)
-    turns = stamp.clamp(-_FAR, _FAR) / periods  # finite; so far away all are whole, as float64 has no digits left
-    # Whole turns are subtracted in float64, exactly; single precision is enough for the rest.
-    angle = (2 * math.pi * (turns - turns.floor())).to(torch.promote_types(like.dtype, torch.float32))
-    return angle.cos(), angle.sin()
+    stamp = torch.as_tensor(stamp, dtype=torch.float64, device=like.device).reshape(-1)
+    return phases(stamp, [_SHORTEST * 2.0**i for i in range(_RHYTHMS)], like.dtype)
 
 
 def _unit(x: Tensor) -> Tensor:

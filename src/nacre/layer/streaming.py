@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import choice, whole
-from nacre.layer.blocks import CAUSAL_BLOCK, blocks_to_search
 from nacre.layer.config import NACConfig, Selection
 from nacre.layer.inputs import require_tensor, same_dtype
-from nacre.layer.topk import best_columns
+from nacre.layer.selection.blocks import CAUSAL_BLOCK, blocks_to_search
+from nacre.layer.selection.topk import best_columns
 
 
 class Overflow(StrEnum):
@@ -171,11 +171,35 @@ def _slot(state: StreamState, position: Tensor) -> tuple[Tensor, Tensor]:
     return torch.div(position, size, rounding_mode="floor") % blocks, position % size
 
 
+def _place(state: StreamState, position: Tensor) -> Tensor:
+    """Place in the ring of positions in the stream."""
+    return position % (state.stamp.shape[1] * state.stamp.shape[2])
+
+
 def since_start(state: StreamState, time: Tensor | None, scale: float) -> Tensor | None:
     """Units of time [B] since the first step of each stream; 0 where this is the first."""
     if time is None:
         return None
     return (time.double() - state.origin).where(state.length > 0, 0) / scale
+
+
+def stamps(state: StreamState, place: Tensor, time: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """Time stamps of the newest step [B], and of the keys at places [B, H, K] of the ring: [H, B * K]."""
+    if time is None:
+        return None
+    stamp = state.stamp.flatten(1).gather(1, place.flatten(1)).view(place.shape)
+    return time.double(), stamp.transpose(0, 1).flatten(1)
+
+
+def moments(state: StreamState, place: Tensor, time: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """The same in units of time before the newest step; in steps where there are no stamps."""
+    known = stamps(state, place, time)
+    if known is None:
+        elapsed = _place(state, (state.length - 1)[:, None, None] - place).double().transpose(0, 1).flatten(1)
+    else:
+        now, stamp = known
+        elapsed = (now.repeat_interleave(place.shape[2]) - stamp) / scale
+    return elapsed.new_zeros(place.shape[0]), -elapsed
 
 
 def push(
@@ -221,14 +245,23 @@ def select(state: StreamState, query: Tensor, config: NACConfig) -> tuple[Tensor
         position = (first * size + torch.arange(count, device=query.device))[:, None]  # [B, 1, count]
         position = position.expand(-1, config.num_heads, -1)
         allowed = torch.ones_like(position, dtype=torch.bool)
-    allowed = allowed & (position <= newest[:, None])
-    block, offset = _slot(state, position)
-    place = (block * size + offset).where(allowed, 0)
+    near = 0 if config.top_k is None else config.near
+    allowed = allowed & (position <= newest[:, None] - near)  # the latest ones are the near keys
+    place = _place(state, position).where(allowed, 0)
     if config.top_k is None:
         return place, allowed
-    scores = (take(_compared(state), place) * query.unsqueeze(2)).sum(-1)
-    best, valid = best_columns(scores, allowed, config.top_k)
-    return place.gather(-1, best).where(valid, 0), valid
+    found = []
+    if config.top_k > near:
+        scores = (take(_compared(state), place) * query.unsqueeze(2)).sum(-1)
+        best, valid = best_columns(scores, allowed, config.top_k - near)
+        found.append((place.gather(-1, best).where(valid, 0), valid))
+    if near:
+        position = (newest + 1 - near + torch.arange(near, device=query.device))[:, None]  # [B, 1, near]
+        position = position.expand(-1, config.num_heads, -1)
+        valid = position >= first.unsqueeze(-1) * size
+        found.append((_place(state, position).where(valid, 0), valid))
+    place, valid = (torch.cat(x, -1) for x in zip(*found, strict=True))
+    return place, valid
 
 
 def _candidates(

@@ -19,11 +19,11 @@ class Trace:
     """Every gate and neuron of a forward pass; 0 at padded queries and in columns without a key.
 
     Of pairs, [B, H, T, K]: content target `phi`, decay rate `omega`, internal time `t` (None without a time gate),
-    `match`, which the match synapses add to phi (None without them), `logits`, attention `weights` before dropout,
-    the key's position `index`, and `valid`, the columns that hold a key.
-    States of neurons, [B, H, T, K, n]: `inter`, `command` (those that acted on the motor neurons, from the last
-    settle step but one), `motor` (of phi and omega). Sensory states, [B, H, T or S, D]: `query`, `key`, `value`.
-    Neuron i of a group of the backbone is `wiring.group(name)[i]`.
+    `match`, which the match synapses add to phi, or at which logits start (None without them), `logits`, attention
+    `weights` before dropout, the key's position `index`, and `valid`, the columns that hold a key.
+    States of neurons, [B, H, T, K, n]: `clock` (cosines, then sines; None without them), `inter`, `command` (those
+    that acted on the motor neurons, from the last settle step but one), `motor` (of phi and omega). Sensory
+    states, [B, H, T or S, D]: `query`, `key`, `value`. Neuron i of a backbone's group is `wiring.group(name)[i]`.
     """
 
     phi: Tensor
@@ -34,6 +34,7 @@ class Trace:
     weights: Tensor
     index: Tensor
     valid: Tensor
+    clock: Tensor | None
     inter: Tensor
     command: Tensor
     motor: Tensor

@@ -2,7 +2,7 @@
 
 import fnmatch
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,23 +45,27 @@ class _Entry(NamedTuple):
     info: ModelInfo
     factory: Callable[..., nn.Module]
     space: Space
+    preset: Mapping[str, Any]
 
 
 _REGISTRY: dict[str, _Entry] = {}
 _Factory = TypeVar("_Factory", bound="Callable[..., nn.Module]")
 
 
-def register(info: ModelInfo, space: Space | None = None) -> Callable[[_Factory], _Factory]:
+def register(
+    info: ModelInfo, space: Space | None = None, preset: Mapping[str, Any] | None = None
+) -> Callable[[_Factory], _Factory]:
     """Decorator: register a class or function that makes a model, and the options that `nacre tune` searches.
 
-    It takes `d_input`, `d_model`, `num_heads` if the model has heads, and the options of the model by name.
+    The factory takes `d_input`, `d_model`, `num_heads` if the model has heads, and options of the model by name.
+    `preset` holds options of `NAC` whose defaults are others in this model.
     """
     choice("kind", info.kind, KINDS)
 
     def add(factory: _Factory) -> _Factory:
         if info.name in _REGISTRY:
             raise ValueError(f"model {info.name!r} is registered twice")
-        _REGISTRY[info.name] = _Entry(info, factory, space or {})
+        _REGISTRY[info.name] = _Entry(info, factory, space or {}, preset or {})
         return factory
 
     return add
@@ -124,6 +128,11 @@ def model_options(name: str) -> dict[str, Any] | None:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
     return {p.name: p.default for p in parameters if p.name not in ("d_input", "d_model", "num_heads")}
+
+
+def model_preset(name: str) -> dict[str, Any]:
+    """Options of `NAC` whose defaults are others in this model."""
+    return dict(_find(name).preset)
 
 
 def has_heads(name: str) -> bool:

@@ -25,8 +25,22 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "nac-steady": ({"mode": "steady"}, "logits at their steady state"),
 }
 
-# A product is cheap beside a circuit: of 256 keys a query is compared with all, of 1,024 with a quarter.
-PLUS: dict[str, Any] = {"match": "both", "reach": 256}
+# What was tried, and what each part is worth: docs/nac-plus.md.
+PLUS: dict[str, Any] = {
+    "match": "content",
+    "near": 8,
+    "top_k": 16,
+    "clock": 6,
+    "phi": "linear",
+    "sensory_activation": "identity",
+    "integrate": False,
+    "backbone_units": 22,  # 12 inter, 8 command and 2 motor neurons: a person can read them all
+    "sparsity": 0.0,  # so small, it needs all of its synapses
+    # A product is cheap beside a circuit: of 256 keys a query is compared with all, of 1,024 with a quarter.
+    "reach": 256,
+}
+# The first version, as which networks that were saved before version 3 still open.
+FIRST_PLUS: dict[str, Any] = {"match": "both", "reach": 256}
 
 # What `nacre tune` searches; a row of the paper's table keeps what it stands for.
 SPACE: Space = {
@@ -35,25 +49,39 @@ SPACE: Space = {
     "mode": Choice(tuple(map(str, Mode))),
     "phi": Choice(tuple(map(str, Phi))),
 }
-PLUS_SPACE: Space = {"gain": Real(1.0, 16.0, log=True)}
+PLUS_SPACE: Space = {
+    "top_k": Whole(8, 32, log=True),
+    "near": Whole(0, 8),
+    "clock": Whole(2, 8),
+    "backbone_units": Whole(12, 48, log=True),
+    "sparsity": Real(0.0, 0.9),
+    "gain": Real(1.0, 16.0, log=True),
+    "mode": Choice(tuple(map(str, Mode))),
+    "phi": Choice(tuple(map(str, Phi))),
+}
 
 
-def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "Razzaq and Zhao, 2026") -> None:
-    info = ModelInfo(
+def _info(name: str, summary: str, *, paper: str, version: int, all_pairs: bool = False) -> ModelInfo:
+    return ModelInfo(
         name,
         kind="NAC",
         paper=paper,
         summary=summary,
         uses_time=True,
         causal=False,
-        cost="T² n" if preset.get("top_k", 8) is None else "T√T d + TKn",
+        cost="T² n" if all_pairs else "T√T d + TKn",
         checked="slow reference",
-        version=2,  # 2: blocks of a row's valid keys alone; causal blocks of 64
+        version=version,
     )
-    space = {option: dimension for option, dimension in SPACE.items() if option not in preset}
-    space |= PLUS_SPACE if "match" in preset else {}
 
-    @register(info, space)
+
+def _register(name: str, preset: dict[str, Any], summary: str) -> None:
+    # Version 2: blocks of a row's valid keys alone; causal blocks of 64.
+    all_pairs = preset.get("top_k", 8) is None
+    info = _info(name, summary, paper="Razzaq and Zhao, 2026", version=2, all_pairs=all_pairs)
+    space = {option: dimension for option, dimension in SPACE.items() if option not in preset}
+
+    @register(info, space, preset)
     def factory(*, d_input: int, d_model: int, num_heads: int, **options: Any) -> NAC:  # noqa: ANN401
         for option, value in preset.items():
             if options.get(option, value) != value:
@@ -65,4 +93,16 @@ def _register(name: str, preset: dict[str, Any], summary: str, *, paper: str = "
 
 for _name, (_preset, _summary) in VARIANTS.items():
     _register(_name, _preset, _summary)
-_register("nac-plus", PLUS, "match synapses: keys are chosen by what moves their logits", paper="nacre, after NAC")
+
+
+# Version 3: clock neurons, near keys, and a small circuit.
+@register(
+    _info("nac-plus", "a small circuit that senses elapsed time", paper="nacre, after NAC", version=3),
+    PLUS_SPACE,
+    PLUS,
+)
+def nac_plus(*, d_input: int, d_model: int, num_heads: int, **options: Any) -> NAC:  # noqa: ANN401
+    """NAC+ with its usual options, of which any can be given otherwise. Of another `top_k`, half are near keys."""
+    if isinstance(keys := options.get("top_k"), int):
+        options = {"near": keys // 2, **options}
+    return NAC(d_model, num_heads, d_input=d_input, **{**PLUS, **options})

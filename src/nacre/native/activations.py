@@ -16,5 +16,5 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,
 }
 
-# Those of circuit.cpp, whose slope follows from their value; layers with another one run in PyTorch.
+# Those of circuit.h, whose slope follows from their value; layers with another one run in PyTorch.
 ACTIVATION_CODES = {"tanh": 0, "sigmoid": 1, "relu": 2, "softsign": 3, "identity": 4}

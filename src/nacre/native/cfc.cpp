@@ -93,14 +93,14 @@ template <typename F> inline void in_pairs(int64_t rows, F f) {
 }
 
 template <typename T> inline Vec<T> next_state(const Vec<T> p[4], T elapsed, bool gated) {
-  const Vec<T> first = tanh_of(p[0]), second = tanh_of(p[1]), share = sigmoid_of<T>(p[2] * elapsed + p[3]);
+  const Vec<T> first = tanh_of(p[0]), second = tanh_of(p[1]), share = sigmoid_of(p[2] * elapsed + p[3]);
   return first + share * (gated ? second - first : second);
 }
 
 // Gradients by the four heads in place of their values, for a state whose gradient is g.
 template <typename T> inline void head_gradients(Vec<T> p[4], T elapsed, bool gated, Vec<T> g) {
   const Vec<T> one = Vec<T>{} + T(1);
-  const Vec<T> first = tanh_of(p[0]), second = tanh_of(p[1]), share = sigmoid_of<T>(p[2] * elapsed + p[3]);
+  const Vec<T> first = tanh_of(p[0]), second = tanh_of(p[1]), share = sigmoid_of(p[2] * elapsed + p[3]);
   p[0] = g * (gated ? one - share : one) * (one - first * first);
   p[1] = g * share * (one - second * second);
   p[3] = g * (gated ? second - first : second) * share * (one - share);
@@ -136,7 +136,7 @@ template <typename T> void forward(const CfcLayer& c, T* out, int threads) {
           recurrent.template multiply<some>(panel, state + from, sum);
           for (int r = 0; r < some; ++r)
             for (int q = 0; q < 4; ++q)
-              store<T>(hidden.data() + (from + r) * wide_padded + recurrent.column(panel, q), tanh_of(sum[r][q]));
+              store(hidden.data() + (from + r) * wide_padded + recurrent.column(panel, q), tanh_of(sum[r][q]));
         });
       for (int64_t panel = 0; panel < heads.panels; ++panel)
         in_pairs(rows, [&](auto some, int64_t from) {
@@ -199,7 +199,7 @@ void backward(const CfcLayer& c, const T* out_grad, const T* hidden, T* heads, T
           to_state.template multiply<some>(panel, by_wide + from, sum);
           for (int r = 0; r < some; ++r)
             for (int q = 0; q < 4; ++q)
-              store<T>(carry.data() + (from + r) * padded + to_state.column(panel, q), sum[r][q]);
+              store(carry.data() + (from + r) * padded + to_state.column(panel, q), sum[r][q]);
         });
     }
   }

@@ -55,7 +55,7 @@ class _Run(torch.autograd.Function):
         *saved, out = ctx.saved_tensors  # read once: under checkpointing a second time is an error
         inputs: _Inputs = tuple(saved)
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
-            return (*torch_grads(ctx.loop, inputs, grad), None, None)
+            return (*torch_grads(lambda *x: (ctx.loop(*x),), inputs, (grad,)), None, None)
         drive, _, recurrent, weight, bias = inputs
         # The kernel puts gradients by the heads in place of the heads.
         before = torch.cat([torch.zeros_like(out[:, :1]), out[:, :-1]], 1).flatten(0, 1)  # [B T, n]

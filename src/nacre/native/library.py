@@ -5,6 +5,7 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,18 +50,26 @@ def runs(*tensors: Tensor) -> bool:
 
 
 def torch_grads(
-    function: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor
+    function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], grads: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Gradients, themselves differentiable, of a function that computes a kernel's output in PyTorch."""
-    wanted = [x for x in inputs if x is not None and x.requires_grad]
-    made = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
+    """Gradients of a function that computes a kernel's outputs in PyTorch; if need be, they have gradients."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        leaves = [x if x is None or again else x.detach().requires_grad_(x.requires_grad) for x in inputs]
+        wanted = [x for x in leaves if x is not None and x.requires_grad]
+        outputs = [(x, grad) for x, grad in zip(function(*leaves), grads, strict=True) if x.requires_grad]
+        ends, by_end = zip(*outputs, strict=True)
+        made = iter(torch.autograd.grad(ends, wanted, by_end, create_graph=again, allow_unused=True))
     return [next(made) if x is not None and x.requires_grad else None for x in inputs]
 
 
-def call(name: str, dtype: torch.dtype, *structs_and_tensors: ctypes.Structure | Tensor) -> None:
+def call(name: str, dtype: torch.dtype, *structs_and_tensors: ctypes.Structure | Tensor | None) -> None:
     """Call a kernel with pointers to its arguments, on as many threads as torch uses."""
     function = getattr(library(), f"nacre_{name}_{_SUFFIX[dtype]}")
-    pointers = [
-        ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.byref(x) for x in structs_and_tensors
-    ]
-    function(*pointers, ctypes.c_int(torch.get_num_threads()))
+    function(*map(_pointer, structs_and_tensors), ctypes.c_int(torch.get_num_threads()))
+
+
+def _pointer(x: ctypes.Structure | Tensor | None) -> Any:  # noqa: ANN401  ctypes has no public type for what byref gives
+    if x is None:
+        return ctypes.c_void_p(None)
+    return ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.byref(x)

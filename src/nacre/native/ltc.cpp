@@ -53,13 +53,13 @@ template <typename T> void hear(const Synapses& n, const T* v, const T* base, T*
   for (int64_t j = 0; j < n.neurons; ++j) {
     Vec<T> current = {}, conductance = {};
     for (int64_t s = j * n.slots; s < j * n.slots + n.used[j]; s += kWidth<T>) {
-      const Vec<T> y = sigmoid_of<T>(load(c.slope + s) * gather(v, n.source + s) + load(c.offset + s));
+      const Vec<T> y = sigmoid_of(load(c.slope + s) * gather(v, n.source + s) + load(c.offset + s));
       if (open) store(open + s, y);
       current += load(c.pull + s) * y;
       conductance += load(c.weight + s) * y;
     }
-    total[j] = base[j] + sum<T>(current);
-    total[n.neurons + j] = base[n.neurons + j] + sum<T>(conductance);
+    total[j] = base[j] + sum(current);
+    total[n.neurons + j] = base[n.neurons + j] + sum(conductance);
   }
 }
 

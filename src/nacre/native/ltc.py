@@ -76,7 +76,7 @@ class _SynapseSums(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
         x, coefficient, source, used = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True asks for gradients that have gradients
-            return (*torch_grads(ctx.same, (x, coefficient), grad), None, None, None)
+            return (*torch_grads(lambda *x: (ctx.same(*x),), (x, coefficient), (grad,)), None, None, None)
         grads = [torch.zeros_like(x), torch.zeros_like(coefficient)]
         synapses = _synapses(coefficient, source, used)
         call("ltc_sums_backward", x.dtype, synapses, _Rows(*x.shape), x, grad.contiguous(), *grads)
@@ -100,7 +100,7 @@ class _Unfold(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401  # pyright: ignore
         *floats, source, used, states = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (*torch_grads(ctx.same, floats, grad), None, None, None, None)
+            return (*torch_grads(lambda *x: (ctx.same(*x),), floats, (grad,)), None, None, None, None)
         grads = [torch.zeros_like(x) for x in floats]
         synapses, recurrence = _synapses(floats[-1], source, used), _recurrence(floats, ctx.unfolds)
         call("ltc_backward", grad.dtype, synapses, recurrence, states, grad.contiguous(), *grads)

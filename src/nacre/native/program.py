@@ -25,34 +25,43 @@ class Base(IntEnum):
     """A neuron's bias."""
     ROW = 2
     """An earlier row."""
+    CLOCK = 3
+    """A clock neuron."""
 
 
 @dataclass(frozen=True)
 class Program:
     """Rows in the order of computation; the last ones are the outputs.
 
-    A row is one neuron at one settle step, or the constant input of a neuron (not activated). Arrays are int32.
+    A row is one neuron at one settle step, the constant input of a neuron (not activated), or a clock neuron (not
+    activated). Arrays are int32.
     """
 
     kind: np.ndarray  # [rows] `Base`
-    base: np.ndarray  # [rows] drive column, neuron or row
+    base: np.ndarray  # [rows] drive column, neuron, row or clock neuron
     active: np.ndarray  # [rows] whether the activation applies
     target: np.ndarray  # [synapses] row that a synapse leads to, ascending
     source: np.ndarray  # [synapses] row that it comes from
-    weight: np.ndarray  # [synapses] index of its weight among the existing synapses of the wiring
-    neuron: np.ndarray  # [rows] id of the neuron
+    weight: np.ndarray  # [synapses] index of its weight: see `compile_rows`
+    neuron: np.ndarray  # [rows] id of the neuron; -1 of clock neurons
 
 
 def compile_rows(
-    polarity: np.ndarray, projected: tuple[int, ...], once: tuple[int, ...], stages: tuple[Stage, ...]
+    polarity: np.ndarray,
+    clock: np.ndarray,
+    projected: tuple[int, ...],
+    once: tuple[int, ...],
+    stages: tuple[Stage, ...],
 ) -> Program:
     """What `WiredBackbone.settle` computes, row by row.
 
-    Takes the recurrent synapses [N, N], the neurons of the columns of the input drive, the neurons computed once,
-    and the stages.
+    Takes the recurrent synapses [N, N], those of clock neurons [C, N], the neurons of the columns of the input
+    drive, the neurons computed once, and the stages. Weights are numbered as the existing recurrent synapses and,
+    after them, all of [C, columns].
     """
     number = np.full(polarity.shape, -1)
     number[polarity != 0] = np.arange(np.count_nonzero(polarity))
+    recurrent = int(np.count_nonzero(polarity))
     column = {neuron: i for i, neuron in enumerate(projected)}
     rows: list[tuple[Base, int, bool, int]] = []
     synapses: list[tuple[int, int, int]] = []  # target row, source row, weight
@@ -60,10 +69,14 @@ def compile_rows(
     def add(kind: Base, base: int, neuron: int, inputs: dict[int, int], *, active: bool) -> int:
         rows.append((kind, base, active, neuron))
         row = len(rows) - 1
+        if kind == Base.DRIVE:  # clock neuron i is row i
+            ticks = np.flatnonzero(clock[:, neuron])
+            synapses.extend((row, int(i), recurrent + int(i) * len(projected) + base) for i in ticks)
         sources = (i for i in sorted(inputs) if number[i, neuron] >= 0)
         synapses.extend((row, inputs[i], int(number[i, neuron])) for i in sources)
         return row
 
+    rows.extend((Base.CLOCK, i, False, -1) for i in range(len(clock)))
     row_of_once = {n: add(Base.DRIVE, column[n], n, {}, active=True) for n in once}
     held: dict[int, int] = {}  # neuron -> row with its constant input
     before: dict[int, int] = {}
@@ -81,11 +94,16 @@ def compile_rows(
 
 
 def evaluate(
-    program: Program, outputs: int, activation: str, drive: Tensor, weight: Tensor, constant: Tensor
+    program: Program,
+    activation: str,
+    drive: Tensor,
+    clock: Tensor | None,
+    weight: Tensor,
+    constant: Tensor,
 ) -> Tensor:
-    """The last rows [H, ..., outputs] of a program in PyTorch: slow, but differentiable any number of times.
+    """All rows [rows, H, ...] of a program in PyTorch: slow, but differentiable any number of times.
 
-    Takes drive [H, ..., P], weight [H or 1, synapses] and constant [H or 1, N].
+    Takes drive [H, ..., P], clock neurons [H, ..., C], weight [H or 1, synapses] and constant [H or 1, N].
     """
     each = (-1, *[1] * (drive.dim() - 2))  # one number a head
     starts = np.searchsorted(program.target, np.arange(len(program.kind) + 1))
@@ -95,6 +113,9 @@ def evaluate(
             x = drive[..., base]
         elif kind == Base.ROW:
             x = rows[base]
+        elif kind == Base.CLOCK:
+            assert clock is not None
+            x = clock[..., base].to(drive.dtype)
         else:
             x = constant[:, base].view(each).expand(drive.shape[:-1])
         synapses = slice(starts[i], starts[i + 1])
@@ -102,4 +123,4 @@ def evaluate(
             inputs = torch.stack([rows[j] for j in program.source[synapses]], -1)
             x = x + (inputs * weight[:, synapses].view(*each, synapses.stop - synapses.start)).sum(-1)
         rows.append(ACTIVATIONS[activation](x) if program.active[i] else x)
-    return torch.stack(rows[-outputs:], -1)
+    return torch.stack(rows)

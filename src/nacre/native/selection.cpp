@@ -10,11 +10,12 @@
 
 extern "C" struct Search {
   int64_t series, heads, queries, keys, width;  // series = B * H sequences of T queries and S keys
-  int64_t selected;                             // K keys for each query
+  int64_t selected, near;                       // K keys for each query, beside those it has already
   int32_t causal;
   const void *query, *key;       // [B * H, T, D], [B * H, S, D]
   const int64_t *order, *count;  // [B, S] positions of the valid keys, [B] how many there are
   const int64_t *seen;           // [B, T] how many of the valid keys a query may see
+  const int64_t *near_first;     // [B, T] rank of the first of the `near` keys that a query has already
   const int64_t *size, *wanted;  // [B] keys in a block, [B] blocks to search, besides the own one where causal
   int64_t* index;                // [B * H, T, K], zero on entry
   uint8_t* valid;                // [B * H, T, K], zero on entry
@@ -107,7 +108,7 @@ template <typename T> struct Best {
 
 // The valid keys of one series, cut into blocks.
 template <typename T> struct Series {
-  const int64_t *order, *seen;
+  const int64_t *order, *seen, *near_first;
   int64_t count, size, blocks, wanted;
   bool causal;
   std::vector<Columns<T>> block;
@@ -116,6 +117,7 @@ template <typename T> struct Series {
   void prepare(const Search& s, int64_t number) {
     const int64_t row = number / s.heads;
     order = s.order + row * s.keys, seen = s.seen + row * s.queries;
+    near_first = s.near_first + row * s.queries;
     count = s.count[row], size = s.size[row], wanted = s.wanted[row];
     blocks = (count + size - 1) / size;
     causal = s.causal;
@@ -171,6 +173,9 @@ void select_queries(const Search& s, int64_t number, const Series<T>& series, in
     const auto offer = [&](int64_t b, int64_t end) {
       const int64_t first = series.edge(b);
       series.block[b].score(query + t * s.width, end - first, score.data());
+      const int64_t near = series.near_first[t] - first;  // column of the first near key, if it is in this block
+      for (int64_t i = std::max<int64_t>(near, 0); i < std::min(near + s.near, end - first); ++i)
+        score[i / kWidth<T>][i % kWidth<T>] = Best<T>::kLowest;
       keys.offer_all(score.data(), end - first, first);
     };
     keys.clear();

@@ -8,8 +8,8 @@ from torch import Tensor
 from nacre.native.library import call
 
 MOST_KEYS = 256  # of a query; the kernel keeps them in a list by insertion, which suits small numbers
-_SIZES = ("series", "heads", "queries", "keys", "width", "selected")
-_POINTERS = ("query", "key", "order", "count", "seen", "size", "wanted", "index", "valid")
+_SIZES = ("series", "heads", "queries", "keys", "width", "selected", "near")
+_POINTERS = ("query", "key", "order", "count", "seen", "near_first", "size", "wanted", "index", "valid")
 
 
 class _Search(ctypes.Structure):
@@ -28,6 +28,8 @@ def sqrt_search(
     seen: Tensor,  # [B, T] int64, how many of the valid keys a query may see
     size: Tensor,  # [B] int64, keys in a block; causal: of all but the last
     wanted: Tensor,  # [B] int64, blocks a query searches, besides its own where causal
+    near_first: Tensor,  # [B, T] int64, rank of the first of `near` keys that are not to be found
+    near: int,
     top_k: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -35,7 +37,7 @@ def sqrt_search(
     batch, heads, length, width = q.shape
     index = torch.zeros(batch, heads, length, top_k, dtype=torch.int64)
     valid = torch.zeros(index.shape, dtype=torch.bool)
-    tensors = [x.contiguous() for x in (q, k, order, count, seen, size, wanted)] + [index, valid]
-    sizes = batch * heads, heads, length, k.shape[2], width, top_k
+    tensors = [x.contiguous() for x in (q, k, order, count, seen, near_first, size, wanted)] + [index, valid]
+    sizes = batch * heads, heads, length, k.shape[2], width, top_k, near
     call("select", q.dtype, _Search(*sizes, causal, *(x.data_ptr() for x in tensors)))
     return index, valid

@@ -12,7 +12,8 @@ from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.layer.foreign import RENAMED, explain
 from nacre.layer.inputs import padding_mask, sequence, time_stamps
-from nacre.models._registry import create, model_options
+from nacre.models._registry import create, model_info, model_options
+from nacre.models.nac import FIRST_PLUS
 from nacre.tasks.convolution import TemporalConvolution
 from nacre.tasks.image_encoder import ImageEncoder, ImageTokens
 from nacre.tasks.stack import ModelStack
@@ -233,12 +234,16 @@ class TaskNetwork(nn.Module):
 
     def to_config(self) -> dict[str, Any]:
         """Plain data from which `from_config` makes the same network, without its weights."""
-        return {**self.config, "kind": str(self.kind)}
+        return {**self.config, "kind": str(self.kind), "version": model_info(self.config["model"]).version}
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> Self:
         """Inverse of `to_config`. Networks of before there were blocks have none."""
-        return cls(**{"block": False, **data})
+        data = {"block": False, **data}
+        version = whole("version", data.pop("version", 2), 1)
+        if data.get("model") == "nac-plus" and version < 3:
+            data |= {"model": "nac", "options": {**FIRST_PLUS, **(data.get("options") or {})}}
+        return cls(**data)
 
 
 def answer_scale(data: Dataset, train: Tensor, relative_to: Sequence[int] = ()) -> tuple[Tensor, Tensor]:

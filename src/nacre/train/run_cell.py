@@ -18,7 +18,8 @@ from torch import Tensor
 from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
 from nacre._util.text import json_text
-from nacre.data.dataset import Kind
+from nacre.data.dataset import Dataset, Kind
+from nacre.data.splits import Split
 from nacre.io import save
 from nacre.tasks.controls import CONTROLS, create_control
 from nacre.tasks.metrics import answers_of, metric_of
@@ -134,7 +135,7 @@ def _run_control(cell: Cell) -> _Found:
 
 def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) -> tuple[Scores, Scores]:
     """Metrics of the test part, with those that only this data set has, and of the validation part."""
-    data, split, unit = cell.task.data, cell.split, _unit(cell)
+    data, split, unit = cell.task.data, cell.split, unit_of(cell.task.data, cell.split)
     outputs = answer(split.test)
     _keep_predictions(cell, outputs)
     test = score(data, split.test, outputs, unit)
@@ -145,12 +146,11 @@ def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) 
     return test, score(data, validation, answer(validation), unit)
 
 
-def _unit(cell: Cell) -> Tensor:
+def unit_of(data: Dataset, split: Split) -> Tensor:
     """[D] what errors are measured in: the spread of the answers outside the test part.
 
     Folds that are scored on one test part share it, so their metrics differ by the models and not by the unit.
     """
-    data, split = cell.task.data, cell.split
     if data.kind.has_classes:
         return torch.ones(1)
     return answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1]

@@ -13,18 +13,15 @@ POINTS = 150  # of a whole spiral
 OBSERVED = 50  # points that are seen
 HALF = POINTS // 2  # points before it are interpolation, from it on extrapolation
 END = 6 * math.pi  # time runs from 0 to here: three turns
-NOISE = 0.05  # standard deviation of the observations, before normalisation
+NOISE = 0.05  # standard deviation of the observations, where nothing is scaled
 
 
 @dataclass(frozen=True)
 class Spirals:
-    """Noisy observations of spirals, and the clean curves.
+    """Noisy observations of spirals, and the clean curves."""
 
-    Coordinates are scaled so that the clean training spirals just fill the unit square.
-    """
-
-    x: Tensor  # [n, 50, 2] noisy points, in order of time
-    time: Tensor  # [n, 50] their times in radians; every spiral has its own times, all in the first half
+    x: Tensor  # [n, S, 2] noisy points, in order of time
+    time: Tensor  # [n, S] their times in radians; every spiral has its own times, all in the first half
     target: Tensor  # [n, 150, 2] all clean points
     target_time: Tensor  # [n, 150] their times, evenly spaced on [0, 6 pi]
     clockwise: Tensor  # [n] bool, which of the two families a spiral belongs to
@@ -32,35 +29,6 @@ class Spirals:
     def __len__(self) -> int:
         """Number of spirals n."""
         return len(self.x)
-
-
-def make_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> tuple[Spirals, Spirals]:
-    """Draw spirals, half of each family: two thirds for training, then one third for testing.
-
-    The scale comes from the training spirals alone, so test points may lie a little outside the unit square. The
-    arguments are those of `load_spirals`.
-
-    Example:
-        >>> train, test = make_spirals()
-        >>> len(train), len(test), tuple(test.x.shape)
-        (200, 100, (100, 50, 2))
-    """
-    clean, noisy, seen, clockwise = _draw(n, seed, spread)
-    observed = noisy.take_along_dim(seen.unsqueeze(-1), 1)
-    return scale_and_split(observed, times()[seen], clean, clockwise, train=2 * n // 3)
-
-
-def scale_and_split(
-    observed: Tensor, time: Tensor, clean: Tensor, clockwise: Tensor, train: int
-) -> tuple[Spirals, Spirals]:
-    """The first `train` spirals, scaled to just fill the unit square, and the others on the same scale.
-
-    `observed` [n, S, 2] are noisy points at `time` [n, S], `clean` [n, 150, 2] the points at `times()`.
-    """
-    low, high = clean[:train].amin((0, 1)), clean[:train].amax((0, 1))  # [2] each
-    x, target = (((points - low) / (high - low)).float() for points in (observed, clean))
-    parts = (x, time.float(), target, times().expand(len(x), -1).float(), clockwise)
-    return Spirals(*(part[:train] for part in parts)), Spirals(*(part[train:] for part in parts))
 
 
 def load_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> Dataset:
@@ -79,7 +47,7 @@ def load_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> Dataset:
         >>> data.batch(torch.tensor([0, 1])).x.shape, data.parts
         (torch.Size([2, 200, 3]), ('interpolation', 'extrapolation'))
     """
-    clean, noisy, seen, _ = _draw(n, seed, spread)
+    clean, noisy, seen = _draw(n, seed, spread)
     observed = torch.cat(
         [noisy.take_along_dim(seen.unsqueeze(-1), 1), torch.ones(n, OBSERVED, 1)], -1
     )  # [n, 50, 3]
@@ -115,16 +83,16 @@ def times(points: int = POINTS) -> Tensor:
     return torch.linspace(0, END, points, dtype=torch.float64)
 
 
-def _draw(n: int, seed: int, spread: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Clean and noisy points [n, 150, 2], which of them are seen [n, 50], and which spirals are clockwise [n]."""
+def _draw(n: int, seed: int, spread: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Clean and noisy points [n, 150, 2], and which of them are seen [n, 50]."""
     whole("n", n, 6)
     real("spread", spread, 0.0, 0.1)
     generator = torch.Generator().manual_seed(whole("seed", seed, 0))
-    clockwise = torch.arange(n) % 2 == 0  # taking turns, so that both splits get half of each
+    clockwise = torch.arange(n) % 2 == 0  # taking turns, so that every part of a split gets half of each
     clean = curves(times(), clockwise, draw_shapes(n, spread, generator))
     noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
     seen = torch.rand(n, HALF, generator=generator).argsort(1)[:, :OBSERVED].sort(1).values
-    return clean, clean + NOISE * noise, seen, clockwise
+    return clean, clean + NOISE * noise, seen
 
 
 def draw_shapes(n: int, spread: float, generator: torch.Generator) -> Tensor:

@@ -18,8 +18,9 @@ def centroids(
     Steps are read a block at a time. The name of the layer may be left out if there is only one.
 
     Returns:
-        "query", "key", "value", "inter", "command" and "motor" -> [T, 3]: mean, smallest and largest. States of
-        the circuit are means over the attended keys by attention weight, as in the array `states`.
+        "query", "key", "value", "clock" if there are any, "inter", "command" and "motor" -> [T, 3]: mean, smallest
+        and largest. States of the circuit are means over the attended keys by attention weight, as in the array
+        `states`.
 
     Raises:
         ValueError: If there is no such sample or head.

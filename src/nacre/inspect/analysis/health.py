@@ -5,7 +5,7 @@ again. States of pairs are not kept: memory stays constant.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from nacre.inspect.analysis.labels import layer_of
 from nacre.inspect.analysis.rerun import inputs_of
 from nacre.inspect.recording.hooks import layers_of, watching
 from nacre.inspect.recording.outputs import outputs_of
-from nacre.inspect.recording.recording import GROUPS, LayerRecording, Recording
+from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.layer.attention import NAC
 from nacre.layer.pairs import Gates
 from nacre.layer.trace import Scene, Trace, states_by_group
@@ -73,12 +73,13 @@ def health(recording: Recording, layer: str | None = None) -> Health:
     dead, saturated = judge_neurons(module, seen[chosen.name].found)
     computed, wiring = computed_neurons(module), module.backbone.wiring
     backbone = Counter(wiring.groups[i] for i in computed)
+    sizes = {group: size for group, size in chosen.sizes.items() if size}
     keys_mean, keys_min, keys_max = _keys(chosen)
     return Health(
         layer=chosen.name,
-        neurons={group: chosen.heads * backbone.get(group, size) for group, size in chosen.sizes.items()},
-        dead=_by_group(dead),
-        saturated=_by_group(saturated),
+        neurons={group: chosen.heads * backbone.get(group, sizes[group]) for group in sizes},
+        dead=_by_group(dead, sizes),
+        saturated=_by_group(saturated, sizes),
         left_out=wiring.num_neurons - len(computed),
         dead_neurons=dead,
         saturated_neurons=saturated,
@@ -120,9 +121,9 @@ class _Extremes:
         self.found = {k: _MERGE[k[1]](self.found[k], v) for k, v in found.items()} if self.found else found
 
 
-def _by_group(findings: tuple[NeuronFinding, ...]) -> dict[str, int]:
+def _by_group(findings: tuple[NeuronFinding, ...], groups: Iterable[str]) -> dict[str, int]:
     count = Counter(finding.group for finding in findings)
-    return {group: count[group] for group in GROUPS}
+    return {group: count[group] for group in groups}
 
 
 def _keys(layer: LayerRecording) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice
 from nacre.inspect.recording.hooks import check_index, choose_layer, layers_of
-from nacre.inspect.recording.recording import GROUPS
+from nacre.inspect.recording.layer_writer import OF_CIRCUIT
+from nacre.inspect.recording.recording import GROUPS, INPUTS
 from nacre.layer.attention import NAC
 from nacre.layer.trace import BACKBONE
 
@@ -20,10 +21,10 @@ class Lesion:
 
     A silent neuron has state 0 at every settle step, like the mask of the paper's Algorithm 1. Its output map
     keeps its constants: the gate of a silent motor neuron is flat. A trace shows the activation of 0, which for
-    "sigmoid" is 0.5; it acts on nothing.
+    "sigmoid" is 0.5; it acts on nothing. Of a silent clock neuron it shows the time, which then acts on nothing.
 
     Attributes:
-        group: "query", "key", "value" (sensory neurons), "inter", "command" or "motor".
+        group: "query", "key", "value" (sensory neurons), "clock", "inter", "command" or "motor".
         index: Number of the neuron in its group; None for all of the group.
         head: The head; None for all. Where heads share one circuit, its neurons are those of all heads.
         target: For a synapse: group and number of the postsynaptic neuron. Only this synapse is cut then. Sensory
@@ -72,7 +73,14 @@ def lesioned(model: nn.Module, lesions: Iterable[Lesion]) -> nn.Module:
 
 def size_of(layer: NAC, group: str) -> int:
     """Neurons of a group."""
+    if group == "clock":
+        return 2 * layer.config.clock
     return layer.config.d_head if group not in BACKBONE else len(layer.backbone.wiring.group(group))
+
+
+def is_shared(layer: NAC, group: str) -> bool:
+    """Whether the neurons of a group are those of all heads."""
+    return layer.config.share_backbone and group in OF_CIRCUIT
 
 
 def _silence(layer: NAC, lesion: Lesion) -> None:
@@ -85,6 +93,10 @@ def _silence(layer: NAC, lesion: Lesion) -> None:
         _cut(layer, lesion, lesion.target)
     elif lesion.group in BACKBONE:
         _silence_backbone(layer, lesion)
+    elif lesion.group == "clock":  # what is left is the shift of the circuit's input map
+        rows = _input_rows(layer, "clock", lesion.index)
+        scale = layer.backbone.weights.input_scale
+        _zero(scale.weight, _circuits(layer, lesion), torch.isin(scale.index, torch.tensor(rows)))
     else:  # state 0: what is left is the shift of the output map
         gate = {"query": layer.query_gate, "key": layer.key_gate, "value": layer.value_gate}[lesion.group]
         scale = gate.weights.output_scale.view(heads, -1)
@@ -93,6 +105,8 @@ def _silence(layer: NAC, lesion: Lesion) -> None:
 
 def _check_index(layer: NAC, group: str, index: int | None) -> None:
     size = size_of(layer, group)
+    if not size:
+        raise ValueError(f"the layer has no {group} neurons")
     if index is not None and (type(index) is not int or not 0 <= index < size):
         raise ValueError(f"index must be from 0 to {size - 1} among the {group} neurons, got {index}")
 
@@ -101,7 +115,7 @@ def _silence_backbone(layer: NAC, lesion: Lesion) -> None:
     backbone, weights = layer.backbone, layer.backbone.weights
     ids = backbone.wiring.group(lesion.group)
     ids = ids if lesion.index is None else (ids[lesion.index],)
-    heads = slice(None) if layer.config.share_backbone else _heads(lesion)
+    heads = _circuits(layer, lesion)
     if weights.recurrent_weight is not None:
         table = weights.recurrent_weight
         neurons = table.shape[1]
@@ -132,11 +146,22 @@ def _cut(layer: NAC, lesion: Lesion, target: tuple[str, int]) -> None:
     else:
         if lesion.group == "value":
             raise ValueError("value neurons have no synapses in the circuit; silence the neuron instead")
-        table, source = weights.input_weight, lesion.index + (lesion.group == "key") * layer.config.d_head
+        table, (source,) = weights.input_weight, _input_rows(layer, lesion.group, lesion.index)
     there = None if table is None else table.index == source * table.shape[1] + to
     if table is None or there is None or not there.any():
         raise ValueError(f"there is no synapse from {lesion.group} {lesion.index} to {group} {index}")
-    _zero(table.weight, slice(None) if layer.config.share_backbone else _heads(lesion), there)
+    _zero(table.weight, _circuits(layer, lesion), there)
+
+
+def _input_rows(layer: NAC, group: str, index: int | None) -> list[int]:
+    """Which inputs of the circuit a neuron is, or all of a group are."""
+    first = sum(size_of(layer, before) for before in INPUTS[: INPUTS.index(group)])
+    return [first + i for i in range(size_of(layer, group)) if index in (None, i)]
+
+
+def _circuits(layer: NAC, lesion: Lesion) -> slice:
+    """Circuits in which something is silenced: those of the heads, or the only one."""
+    return slice(None) if layer.config.share_backbone else _heads(lesion)
 
 
 def _heads(lesion: Lesion) -> slice:

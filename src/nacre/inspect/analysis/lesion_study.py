@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import whole
-from nacre.inspect.analysis.lesion import Lesion, lesioned, size_of
+from nacre.inspect.analysis.lesion import Lesion, is_shared, lesioned, size_of
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
 from nacre.inspect.recording.hooks import check_index, choose_layer, layers_of
 from nacre.inspect.recording.recording import GROUPS, Recording
 from nacre.layer.attention import NAC
-from nacre.layer.trace import BACKBONE
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and named arguments of a layer."""
@@ -138,13 +137,14 @@ def all_lesions(layer: NAC, name: str | None = None) -> list[Lesion]:
     """
 
     def heads(group: str) -> Sequence[int | None]:
-        return [None] if group in BACKBONE and layer.config.share_backbone else range(layer.config.num_heads)
+        return [None] if is_shared(layer, group) else range(layer.config.num_heads)
 
-    found = [Lesion(group, layer=name) for group in GROUPS]
-    found += [Lesion(group, head=h, layer=name) for group in GROUPS for h in heads(group) if h is not None]
+    groups = [group for group in GROUPS if size_of(layer, group)]
+    found = [Lesion(group, layer=name) for group in groups]
+    found += [Lesion(group, head=h, layer=name) for group in groups for h in heads(group) if h is not None]
     found += [
         Lesion(group, i, head=h, layer=name)
-        for group in GROUPS
+        for group in groups
         for i in range(size_of(layer, group))
         for h in heads(group)
     ]
@@ -194,8 +194,8 @@ class LesionedHeads:
         for i, lesion in lesions.items():
             if lesion.head is not None:
                 check_index("head", lesion.head, self._layer.config.num_heads)
-            shared = self._layer.config.share_backbone and lesion.group in BACKBONE
             everywhere = replace(lesion, head=None, layer=None)
+            shared = is_shared(self._layer, lesion.group)
             together.setdefault(everywhere, {})[i] = None if shared else lesion.head
         calls = self._calls()
         side_by_side = _with_map(self._layer, 1.0, 0.0)  # gives the output of each head [B, T, H * D]

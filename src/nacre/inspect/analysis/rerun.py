@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from nacre.data.dataset import UNSCORED
 from nacre.inspect.analysis.lesion import Lesion, lesioned
 from nacre.inspect.recording.hooks import watching
-from nacre.inspect.recording.layer_writer import gate_means
+from nacre.inspect.recording.layer_writer import PAIR_GATES, gate_means
 from nacre.inspect.recording.outputs import Outputs, from_tokens, outputs_of, tokens_of, windows_of
 from nacre.inspect.recording.recording import Recording
 from nacre.layer.pairs import Gates
@@ -116,7 +116,8 @@ class GateCurves:
         if scene.queries.rows is not None:
             flat = flat[:, scene.queries.rows]
         valid = flat[:, rows]
-        values = {name: x.masked_fill(~valid, 0) for name, x in vars(gates).items() if x is not None}
+        gates_of = {name: getattr(gates, name) for name in PAIR_GATES}
+        values = {name: x.masked_fill(~valid, 0) for name, x in gates_of.items() if x is not None}
         self._seen.append(gate_means(self._names, values, valid))  # [H, C, names]
 
     def curves(self) -> Tensor:

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nacre._util.checks import whole
+from nacre.inspect.analysis.lesion import size_of
 from nacre.inspect.recording.hooks import check_index, choose_layer, layers_of
-from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.inspect.recording.recording import INPUTS, LayerRecording, Recording
 from nacre.wiring.wiring import Wiring
 
 
 class Synapse(NamedTuple):
-    """One synapse. Inputs of the circuit are "query" and "key" neurons."""
+    """One synapse. Inputs of the circuit are "query", "key" and "clock" neurons."""
 
     source_group: str
     source: int
@@ -26,11 +27,12 @@ class Synapse(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Strengths:
-    """Signed weights of a layer's circuit. H heads, D sensory neurons for each of query and key, N neurons."""
+    """Signed weights of a layer's circuit. H heads, I inputs, N neurons."""
 
     layer: str
     wiring: Wiring
-    inputs: NDArray[np.float64]  # [H, 2D, N] from query, then key neurons, times input scale; 0 without a synapse
+    sources: tuple[tuple[str, int], ...]  # [I] group and number of the neuron that each input is
+    inputs: NDArray[np.float64]  # [H, I, N] times input scale; 0 without a synapse
     recurrent: NDArray[np.float64]  # [H, N, N] between neurons, from rows to columns
     synapses: int  # how many a head has, without those that reach no motor neuron in time
     flipped_inputs: NDArray[np.int64]  # [H] how many input synapses have another sign than the wiring gave them
@@ -49,17 +51,14 @@ class Strengths:
         """
         whole("n", n, 1)
         check_index("head", head, len(self.inputs))
-        table = np.concatenate([self.inputs[head], self.recurrent[head]])  # [2D + N, N]
+        table = np.concatenate([self.inputs[head], self.recurrent[head]])  # [I + N, N]
         flat = np.abs(table).reshape(-1)
         first = np.argsort(-flat, kind="stable")[: min(n, np.count_nonzero(flat))]
         return [self._synapse(table, *divmod(int(place), table.shape[1])) for place in first]
 
     def _synapse(self, table: NDArray[np.float64], source: int, target: int) -> Synapse:
-        width = self.inputs.shape[1] // 2
-        if source < 2 * width:
-            sender = ("query", source) if source < width else ("key", source - width)
-        else:
-            sender = _name(self.wiring, source - 2 * width)
+        count = len(self.sources)
+        sender = self.sources[source] if source < count else _name(self.wiring, source - count)
         return Synapse(*sender, *_name(self.wiring, target), float(table[source, target]))
 
 
@@ -91,6 +90,7 @@ def strengths(model: nn.Module, layer: str | None = None) -> Strengths:
     return Strengths(
         layer=name,
         wiring=wiring,
+        sources=tuple((group, i) for group in INPUTS for i in range(size_of(module, group))),
         inputs=inputs,
         recurrent=recurrent,
         synapses=sum(table.weight.shape[1] for table in tables if table is not None),
@@ -101,7 +101,7 @@ def strengths(model: nn.Module, layer: str | None = None) -> Strengths:
 
 @torch.no_grad()
 def head_weights(recording: Recording, layer: LayerRecording, head: int) -> tuple[NDArray, NDArray]:
-    """Weights of a head's synapses from query and key [2D, N] and between neurons [N, N].
+    """Weights of a head's synapses from its inputs [I, N] (`layer.inputs`) and between neurons [N, N].
 
     Without a model they are those of the wiring, +1 and -1.
     """

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from nacre.inspect.figures import panels, style
 from nacre.inspect.figures.answer import answer_height, draw_answer, over_outputs
+from nacre.inspect.recording.layer_writer import OF_CIRCUIT
 from nacre.inspect.recording.recording import LayerRecording, Recording
-from nacre.layer.trace import BACKBONE
 
 THIN = 24  # single neurons that are lines; more are a heat map
 _CALM = 400  # moments up to which a line is bold
@@ -107,10 +107,7 @@ def _draw_centroid(ax: Axes, times: NDArray, centroid: NDArray, group: str, aske
 
 
 def _caption(recording: Recording, layer: LayerRecording, sample: int, *, heat: bool) -> str:
-    text = (
-        "A centroid is the mean over the neurons of a group. "
-        "States of inter, command and motor neurons are means over the attended keys, by attention weight. "
-    )
+    text = f"A centroid is the mean over the neurons of a group. {style.pair_states(layer)} "
     if heat:
         text += "Rows of colours are single neurons, sorted so that those that change together lie side by side. "
     length = layer.length(sample)
@@ -132,7 +129,7 @@ def _label(axes: dict[str, Axes], recording: Recording, layer: LayerRecording, s
     titles = {
         "input": f"(A) Input: {shown}",
         "query": f"(B) Sensory neurons, {sizes['query']} in each group: centroid (bold) and single neurons",
-        next(g for g in BACKBONE if sizes[g]): "(C) Neurons of the circuit: centroid (bold) and single neurons",
+        next(g for g in OF_CIRCUIT if sizes[g]): "(C) Neurons of the circuit: centroid (bold) and single neurons",
         "answer": f"(D) Answer: {said}",
     }
     for name, title in titles.items():

@@ -20,7 +20,9 @@ DRAWN = 320  # synapses
 _TALL = 36  # neurons one above the other
 _PATH = np.linspace(0, 1, 16)[:, None]  # points along a synapse
 _COLUMNS = {"sensory": 0.0, "inter": 1.0, "command": 2.0, "motor": 2.85}
-_BLOCKS = {"query": (1.0, 0.42), "key": (0.3, -0.28), "value": (-0.48, -0.98)}  # of the sensory column
+# Of the sensory column, from top to bottom, without and with a clock.
+_BLOCKS = {"query": (1.0, 0.42), "key": (0.3, -0.28), "value": (-0.48, -0.98)}
+_FOUR_BLOCKS = {"query": (1.0, 0.58), "key": (0.46, 0.04), "clock": (-0.06, -0.48), "value": (-0.62, -1.0)}
 _SPREAD = 0.075  # between rows of neurons in a column
 
 
@@ -28,7 +30,7 @@ _SPREAD = 0.075  # between rows of neurons in a column
 class Pathway:
     """Synapses from one group of neurons to another."""
 
-    source: str  # "sensory" or a group of the circuit
+    source: str  # "sensory", "clock" or a group of the circuit
     target: str  # a group of the circuit
     weight: NDArray  # [n] trained weights, the weakest first; those of the wiring, +1 and -1, if there is no model
     start: NDArray  # [n] which neuron of the source
@@ -38,7 +40,7 @@ class Pathway:
 def draw_circuit(recording: Recording, layer: str | None, sample: int, head: int, step: int) -> Figure:
     """Draw the circuit of a head, with its strongest synapses and the states of all neurons at a step.
 
-    States of inter, command and motor neurons are means over the attended keys, by attention weight.
+    States of neurons that have one for each key are means over the attended keys, by attention weight.
     """
     seen = style.layer_of(recording, layer, sample, head, step)
     states = dict(zip(seen.neurons, np.asarray(seen.array("states")[sample, step, head], float), strict=True))
@@ -46,7 +48,7 @@ def draw_circuit(recording: Recording, layer: str | None, sample: int, head: int
     drawn = _choose(pathways, trained=recording.has_model)
     what = f"Circuit of head {head} at {style.moment(recording, seen, sample, step)}"
     title = style.title_of(recording, seen, sample, what)
-    figure = style.new_figure(6.6, title, _caption(pathways, drawn, trained=recording.has_model))
+    figure = style.new_figure(6.6, title, _caption(seen, pathways, drawn, trained=recording.has_model))
     ax = figure.add_subplot()
     ax.set_axis_off()
     place = {group: _places(group, seen.sizes) for group in seen.sizes}
@@ -55,7 +57,12 @@ def draw_circuit(recording: Recording, layer: str | None, sample: int, head: int
         _draw_synapses(ax, pathway, places, trained=recording.has_model)
     largest = {group: max((abs(states[key]) for key in states if key[0] == group), default=0.0) for group in place}
     reach = style.reach_of(np.array([largest[group] for group in BACKBONE]))
-    dots = [_draw_neurons(ax, group, place[group], states, reach) for group in seen.sizes if len(place[group])]
+    crowded = seen.sizes["clock"] > 0
+    dots = [
+        _draw_neurons(ax, group, place[group], states, reach, crowded=crowded)
+        for group in seen.sizes
+        if len(place[group])
+    ]
     _label(ax, seen, place, sample, step, head)
     ax.set(xlim=(-0.42, _COLUMNS["motor"] + 0.8), ylim=(-1.22, 1.24))
     beyond = "both" if max(largest.values()) > reach else "neither"  # sensory neurons may be
@@ -71,8 +78,9 @@ def draw_circuit(recording: Recording, layer: str | None, sample: int, head: int
 def _pathways(recording: Recording, layer: LayerRecording, head: int) -> list[Pathway]:
     """All synapses with a weight, by group of source and target."""
     feeds, synapses = head_weights(recording, layer, head)
-    wiring = layer.wiring
-    sources = {"sensory": feeds, **{g: synapses[list(wiring.group(g))] for g in BACKBONE}}
+    wiring, width = layer.wiring, 2 * layer.sizes["query"]
+    sources = {"sensory": feeds[:width], "clock": feeds[width:]}
+    sources |= {g: synapses[list(wiring.group(g))] for g in BACKBONE}
     found = []
     for source, table in sources.items():
         for target in BACKBONE:
@@ -108,10 +116,16 @@ def _places(group: str, sizes: dict[str, int]) -> NDArray:
         y = np.linspace(height, -height, n) if n > 1 else np.zeros(n)
         x = _COLUMNS[group] + _SPREAD * (np.arange(n) % files - (files - 1) / 2)
         return np.column_stack([x, y])
-    top, bottom = _BLOCKS[group]
+    if not n:
+        return np.zeros((0, 2))
+    top, bottom = _blocks(sizes)[group]
     files = -(-n // (_TALL // 2))
     x = -_SPREAD * (np.arange(n) % files)
-    return np.column_stack([x, top - (top - bottom) * (np.arange(n) + 0.5) / max(n, 1)])
+    return np.column_stack([x, top - (top - bottom) * (np.arange(n) + 0.5) / n])
+
+
+def _blocks(sizes: dict[str, int]) -> dict[str, tuple[float, float]]:
+    return _FOUR_BLOCKS if sizes["clock"] else _BLOCKS
 
 
 def _draw_synapses(ax: Axes, pathway: Pathway, place: dict[str, NDArray], *, trained: bool) -> None:
@@ -142,10 +156,10 @@ def _curves(start: NDArray, end: NDArray, *, within: bool) -> NDArray:
 
 
 def _draw_neurons(
-    ax: Axes, group: str, place: NDArray, states: dict[tuple[str, int], float], reach: float
+    ax: Axes, group: str, place: NDArray, states: dict[tuple[str, int], float], reach: float, *, crowded: bool
 ) -> PathCollection:
     files = len(np.unique(place[:, 0]))
-    room = 240 if group in BACKBONE else 85
+    room = 240 if group in BACKBONE else 62 if crowded else 85  # points
     across = 14.0 if group == "motor" else float(np.clip(room * files / len(place), 2, 7))
     scale, values = Normalize(-reach, reach), [states[group, i] for i in range(len(place))]
     dots = ax.scatter(*place.T, s=across**2, c=values, cmap=style.DIVERGING, norm=scale, zorder=3)
@@ -160,11 +174,14 @@ def _label(ax: Axes, layer: LayerRecording, place: dict[str, NDArray], sample: i
             title = f"{group}\n{len(place[group])} neurons"
             ax.text(_COLUMNS[group], 1.09, title, ha="center", va="bottom", fontsize=style.TEXT)
     title = f"sensory\n3 times {layer.sizes['query']} neurons"
+    if layer.sizes["clock"]:
+        title = f"sensory\n3 times {layer.sizes['query']}, clock {layer.sizes['clock']}"
     ax.text(0, 1.09, title, ha="center", va="bottom", fontsize=style.TEXT)
-    left, (top, bottom) = place["value"][:, 0].min() - 0.05, _BLOCKS["value"]
+    blocks = _blocks(layer.sizes)
+    left, (top, bottom) = place["value"][:, 0].min() - 0.05, blocks["value"]
     box = Rectangle((left, bottom - 0.06), 0.05 - left, top - bottom + 0.12, color="#ececec", linewidth=0)
     ax.add_patch(box).set_zorder(0)
-    for group in _BLOCKS:
+    for group in blocks:
         x, y = place[group][:, 0].min() - 0.09, place[group][:, 1].mean()
         ax.text(x, y, group, ha="right", va="center", rotation=90, fontsize=style.TEXT)
     gates = dict(zip(layer.gates, np.asarray(layer.array("gates")[sample, step, head], float), strict=True))
@@ -173,7 +190,7 @@ def _label(ax: Axes, layer: LayerRecording, place: dict[str, NDArray], sample: i
         ax.text(x + 0.11, y, f"{sign} = {gates[gate]:.2f}\n{words}", va="center", fontsize=style.TEXT)
 
 
-def _caption(pathways: list[Pathway], drawn: list[Pathway], *, trained: bool) -> str:
+def _caption(layer: LayerRecording, pathways: list[Pathway], drawn: list[Pathway], *, trained: bool) -> str:
     total, shown = (sum(len(p.weight) for p in some) for some in (pathways, drawn))
     if shown < total:
         parts = [
@@ -189,7 +206,7 @@ def _caption(pathways: list[Pathway], drawn: list[Pathway], *, trained: bool) ->
         if trained
         else "The recording holds no weights: signs are those of the wiring, and all lines are alike. "
     )
-    return text + (
-        "Value neurons (grey field) have no synapses in the circuit. "
-        "States of inter, command and motor neurons are means over the attended keys, by attention weight."
-    )
+    text += "Value neurons (grey field) have no synapses in the circuit. "
+    if layer.sizes["clock"]:
+        text += "Clock neurons are cosines, then sines, of the time from key to query. "
+    return text + style.pair_states(layer)

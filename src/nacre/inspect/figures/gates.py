@@ -84,7 +84,8 @@ def _draw_rows(ax: Axes, times: NDArray, values: NDArray, gate: str) -> None:
 
 
 def _caption(recording: Recording, layer: LayerRecording, sample: int, first: NDArray) -> str:
-    words = "; ".join(_WORDS[gate] for gate in layer.gates if gate in _WORDS)
+    words = _WORDS | ({"match": "match, of query and key, is where a starts"} if layer.starts else {})
+    words = "; ".join(words[gate] for gate in layer.gates if gate in words)
     text = f"For each attended key, {words}. All are means over the attended keys, by attention weight. "
     if layer.heads > HEADS:
         text += "Each row of colours is a head; numbers at the left are heads. "

@@ -19,6 +19,7 @@ from nacre._util.files import write_atomic
 from nacre._util.plotting import COLOURS, open_frame
 from nacre.inspect.analysis import labels
 from nacre.inspect.recording.hooks import check_index
+from nacre.inspect.recording.layer_writer import OF_CIRCUIT
 from nacre.inspect.recording.recording import GROUPS, LayerRecording, Recording
 
 WIDTH = 8.0  # inches
@@ -34,7 +35,10 @@ SEQUENTIAL = LinearSegmentedColormap.from_list("nacre-share", ["#ffffff", "#b9dc
 SUFFIXES = ("svg", "pdf", "png")
 _DPI = 200  # of PNG files, and of heat maps within the others
 _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-GROUP_COLOURS: dict[str, str] = dict(zip(GROUPS, COLOURS, strict=True))
+GROUP_COLOURS: dict[str, str] = {
+    **dict(zip([group for group in GROUPS if group != "clock"], COLOURS, strict=True)),
+    "clock": "#8a6d00",  # the palette has six
+}
 GATES = {  # sign, and what it is in words
     "phi": ("φ", "content target"),
     "omega": ("ω", "decay rate"),
@@ -130,6 +134,15 @@ def title_of(recording: Recording, layer: LayerRecording, sample: int, what: str
     """A title: what is shown, of which layer where there are several, and of which sample."""
     of = f"{what}, {layer.name}" if len(recording.layers) > 1 else what
     return f"{of}\n{recording.about.name}; {recording.about.samples[sample]}"
+
+
+def pair_states(layer: LayerRecording) -> str:
+    """A sentence that says what the states of a step are where a neuron has one for each key."""
+    groups = [group for group in OF_CIRCUIT if layer.sizes[group]]
+    return (
+        f"States of {', '.join(groups[:-1])} and {groups[-1]} neurons are means over the attended keys, "
+        "by attention weight."
+    )
 
 
 def time_label(recording: Recording, layer: LayerRecording) -> str:

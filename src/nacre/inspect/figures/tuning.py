@@ -1,34 +1,21 @@
 """`draw_tuning`: the information of neurons and gates on a label, beside chance."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
 from nacre.inspect.analysis.tuning import Tuning
 from nacre.inspect.figures import style
-from nacre.inspect.recording.recording import GROUPS
+from nacre.inspect.figures.dots import dot_groups, draw_dots
 
 BEST = 12  # neurons and gates whose means are shown
 _NUMBERED = 10  # labels up to which every cell shows its mean
 _ACROSS, _FEW = 66, 5  # letters that labels have room for, and labels that are rather cut than turned
 _PALE = 0.05  # means that differ by less are paler
-_GATES = "gates"  # name of the group of all that are no neurons
 _WHAT = {"truth": "the true answer", "answer": "the model's answer"}
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Dots of a group of neurons in all heads, the most informative first, and the mean of permutations."""
-
-    name: str
-    information: NDArray
-    null: float
 
 
 def draw_tuning(tuning: Tuning) -> Figure:
@@ -41,53 +28,13 @@ def draw_tuning(tuning: Tuning) -> Figure:
     height = 5.5 + 0.235 * len(best) + (1.0 if _label_names(tuning)[1] else 0.0)
     figure = style.new_figure(height, title, _caption(tuning, labels))
     top, bottom = figure.subplots(2, 1, height_ratios=[2.6, 0.6 + 0.235 * len(best)])
-    _draw_groups(top, tuning)
+    above = tuning.information > tuning.threshold
+    groups = dot_groups(tuning.columns, tuning.information, above, tuning.null)
+    draw_dots(top, groups, "information (bits)", tuning.threshold if math.isfinite(tuning.threshold) else None)
     top.set_title("(A) Information, neuron by neuron", loc="left", fontsize=style.TEXT, pad=20)
     _draw_means(bottom, tuning, [divmod(int(place), len(tuning.columns)) for place in best])
     bottom.set_title(f"(B) Mean by label of the {len(best)} that tell most", loc="left", fontsize=style.TEXT)
     return figure
-
-
-def _groups(tuning: Tuning) -> list[_Group]:
-    names = np.array([column.split(" ")[0] for column in tuning.columns])
-    names = np.where(np.isin(names, GROUPS), names, _GATES)
-    found = []
-    for group in (*GROUPS, _GATES):
-        information = tuning.information[:, names == group].ravel()
-        if len(information):
-            null = float(tuning.null[:, names == group].mean())
-            found.append(_Group(group, np.sort(information)[::-1], null))
-    return found
-
-
-def _draw_groups(ax: Axes, tuning: Tuning) -> None:
-    """A falling row of dots for each group, all on one scale."""
-    groups = _groups(tuning)
-    for place, group in enumerate(groups):
-        count = len(group.information)
-        x = place + (np.linspace(-0.4, 0.4, count) if count > 1 else np.zeros(1))
-        above = group.information > tuning.threshold
-        colour = style.GROUP_COLOURS.get(group.name, style.DARK)
-        ax.plot(place + np.array([-0.44, 0.44]), [group.null] * 2, color="black", linewidth=1.0, linestyle=":")
-        ax.scatter(x[~above], group.information[~above], s=7, color=style.PALE, zorder=2.5, linewidths=0)
-        ax.scatter(x[above], group.information[above], s=12, color=colour, zorder=3, linewidths=0)
-    names = [f"{g.name}\n{(g.information > tuning.threshold).sum()} of\n{len(g.information)}" for g in groups]
-    ax.set_xticks(range(len(groups)), names)
-    handles = [
-        Line2D([], [], color=style.DARK, marker="o", linestyle="", markersize=4, label="above the threshold"),
-        Line2D([], [], color=style.PALE, marker="o", linestyle="", markersize=4, label="below"),
-        Line2D([], [], color="black", linewidth=1.0, linestyle=":", label="mean of permutations"),
-    ]
-    if math.isfinite(tuning.threshold):
-        line = ax.axhline(tuning.threshold, color="black", linewidth=1.1, linestyle="--", zorder=4)
-        line.set_label("threshold")
-        handles.insert(0, line)  # pyright: ignore[reportArgumentType]
-    style.frame(ax)
-    ax.grid(axis="x", visible=False)
-    ax.set(xlim=(-0.5, len(groups) - 0.5), ylim=(0, None))
-    ax.set_ylabel("information (bits)", fontsize=style.TEXT)
-    place = {**style.LEGEND, "loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(handles)}
-    ax.legend(handles=handles, columnspacing=1.0, handletextpad=0.4, borderaxespad=0.1, **place)
 
 
 def _draw_means(ax: Axes, tuning: Tuning, best: list[tuple[int, int]]) -> None:

@@ -12,12 +12,15 @@ from torch import Tensor
 
 from nacre.inspect.recording.arrays import BlockWriter, new_array, write_levels
 from nacre.layer.attention import NAC
+from nacre.layer.clock import clock_scales
+from nacre.layer.config import Match
 from nacre.layer.pairs import Gates
 from nacre.layer.trace import BACKBONE, Scene, states_by_group
 
 SENSORY = ("query", "key", "value")
 PAIR_GATES = ("phi", "omega", "t", "match", "logits", "weights")
-_OF_PAIRS = (*PAIR_GATES, *BACKBONE, "index")
+OF_CIRCUIT = ("clock", *BACKBONE)  # groups that have a state for each pair; some layers have no clock
+_OF_PAIRS = (*PAIR_GATES, *OF_CIRCUIT, "index")
 CURVES = ("states", "gates")  # arrays that are means over the attended keys, and have levels
 
 
@@ -68,7 +71,7 @@ class LayerWriter:
         states = states_by_group(neurons, scene.wiring, gates.phi)
         for sample, step, some in _runs(scene, rows):
             steps = slice(step, step + some.stop - some.start)
-            of_pairs = {name: getattr(gates, name) for name in PAIR_GATES} | states  # [H, C, K, ...]
+            of_pairs = {name: getattr(gates, name) for name in (*PAIR_GATES, "clock")} | states  # [H, C, K, ...]
             part = {name: x[:, some].transpose(0, 1) for name, x in of_pairs.items() if x is not None}
             part |= {name: getattr(scene, name)[sample, :, steps].transpose(0, 1) for name in ("index", "valid")}
             part["query"] = scene.query[sample, :, steps].transpose(0, 1)
@@ -98,10 +101,11 @@ class LayerWriter:
         def mean(x: Tensor) -> Tensor:
             return (weights.unsqueeze(-1) * x).sum(2)
 
-        everything = [part[name] for name in SENSORY] + [mean(part[name]) for name in BACKBONE]
+        everything = [part[name] for name in SENSORY]
+        everything += [mean(part[name]) for name in OF_CIRCUIT if name in part]
         self._put("states", sample, step, torch.cat([x.to(weights.dtype) for x in everything], -1))
         self._put("gates", sample, step, gate_means(self.gate_names, part, valid))
-        for name in (*PAIR_GATES, "index", "valid", "time", *(BACKBONE if self._detail is Detail.PAIRS else ())):
+        for name in (*PAIR_GATES, "index", "valid", "time", *(OF_CIRCUIT if self._detail is Detail.PAIRS else ())):
             if name in part:
                 self._put(name, sample, step, part[name])
         self._length[sample] = max(self._length[sample], step + len(valid))
@@ -125,6 +129,9 @@ class LayerWriter:
                 "heads": layer.config.num_heads,
                 "width": layer.config.d_head,
                 "neurons": [len(layer.backbone.wiring.group(g)) for g in BACKBONE],
+                "clock": clock_scales(layer.config.clock),
+                "time_scale": layer.config.time_scale,
+                "starts": layer.config.match == Match.START,
                 "gates": self.gate_names,
                 "activation": layer.config.activation,
                 "shared": layer.config.share_backbone,

@@ -13,13 +13,14 @@ from torch import nn
 from nacre._util.checks import choice
 from nacre.inspect.recording.arrays import Arrays, read_curve
 from nacre.inspect.recording.description import Description
-from nacre.inspect.recording.layer_writer import SENSORY
+from nacre.inspect.recording.layer_writer import OF_CIRCUIT, SENSORY
 from nacre.inspect.recording.writer import FORMAT, MODEL, STORE, layer_key
 from nacre.io import load
-from nacre.layer.trace import BACKBONE
 from nacre.wiring.wiring import Wiring
 
-GROUPS = (*SENSORY, *BACKBONE)
+GROUPS = (*SENSORY, *OF_CIRCUIT)
+INPUTS = ("query", "key", "clock")
+"""Groups that are inputs of the circuit, in the order of its wiring."""
 
 
 class Recording:
@@ -116,8 +117,9 @@ class LayerRecording:
         name: The layer's.
         heads: Number of heads H.
         gates: Names of the columns of the array `gates`.
-        sizes: Neurons of each group.
+        sizes: Neurons of each group; 0 where the layer has none of it.
         shared: Whether all heads share one circuit.
+        starts: Whether logits start at the match, which otherwise is added to phi.
     """
 
     def __init__(self, name: str, group: zarr.Group) -> None:
@@ -126,8 +128,13 @@ class LayerRecording:
         self.heads: int = attributes["heads"]
         self.gates: tuple[str, ...] = tuple(attributes["gates"])
         width, backbone = attributes["width"], attributes["neurons"]
-        self.sizes: dict[str, int] = dict(zip(GROUPS, (width, width, width, *backbone), strict=True))
+        # Recordings of layers that could not have clock neurons do not mention them.
+        self._scales: list[float] = attributes.get("clock", [])
+        self._time_scale: float = attributes.get("time_scale", 1.0)
+        sizes = (width, width, width, 2 * len(self._scales), *backbone)
+        self.sizes: dict[str, int] = dict(zip(GROUPS, sizes, strict=True))
         self.shared: bool = attributes["shared"]
+        self.starts: bool = attributes.get("starts", False)
         self._length: list[int] = attributes["length"]
         self._wiring = attributes["wiring"]
 
@@ -135,6 +142,17 @@ class LayerRecording:
     def wiring(self) -> Wiring:
         """Wiring of the circuit."""
         return Wiring.from_dict(self._wiring)
+
+    @property
+    def clock_scales(self) -> list[float]:
+        """Scales of the clock, in units of the stamps, or in steps: the time in which a hand turns by 1 (rad)."""
+        unit = self._time_scale if self.has("time") else 1.0
+        return [unit * scale for scale in self._scales]
+
+    @cached_property
+    def inputs(self) -> list[tuple[str, int]]:
+        """Group and number in it of each input of the wiring."""
+        return [(group, i) for group in INPUTS for i in range(self.sizes[group])]
 
     @cached_property
     def neurons(self) -> list[tuple[str, int]]:
@@ -157,8 +175,9 @@ class LayerRecording:
         """An array of the layer, samples and steps first.
 
         Of pairs: `phi`, `omega`, `t`, `match`, `logits`, `weights`, `index`, `valid` [B, T, H, K] and, if kept,
-        `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value` [B, T, H, D], `time` [B, T].
-        Means over the attended keys by attention weight: `states` [B, T, H, neurons], `gates` [B, T, H, gates].
+        `clock`, `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value` [B, T, H, D] and
+        `time` [B, T]. Means over the attended keys by attention weight: `states` [B, T, H, neurons] and `gates`
+        [B, T, H, gates].
         """
         return self._arrays[name]
 

@@ -13,13 +13,13 @@ from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset
 from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import layers_of, watching
-from nacre.inspect.recording.layer_writer import PAIR_GATES, SENSORY, Detail, LayerWriter
+from nacre.inspect.recording.layer_writer import OF_CIRCUIT, PAIR_GATES, SENSORY, Detail, LayerWriter
 from nacre.inspect.recording.outputs import outputs_of, windows_of
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import load
 from nacre.layer.attention import NAC
-from nacre.layer.trace import BACKBONE, Trace, TraceBuilder
+from nacre.layer.trace import Trace, TraceBuilder
 from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
 from nacre.tasks.recipe import load_recipe
@@ -207,7 +207,7 @@ def _last(trace: Trace, padding: Tensor, start: Tensor) -> dict[str, Tensor]:
     """What happened at the last frame of each window [n, H, ...]; keys are numbered by the frames of the drive."""
     last = (~padding).sum(1) - 1  # [n]
     row = torch.arange(len(last))
-    names = [*PAIR_GATES, *BACKBONE, *SENSORY, "index", "valid"]
+    names = [*PAIR_GATES, *OF_CIRCUIT, *SENSORY, "index", "valid"]
     part = {name: x[row, :, last] for name in names if (x := getattr(trace, name)) is not None}
     part["index"] = (part["index"] + start.view(-1, 1, 1)).masked_fill(~part["valid"], 0)
     return part

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nacre.inspect.analysis.lesion import Lesion
 from nacre.inspect.analysis.rerun import Rerun
-from nacre.inspect.recording.recording import GROUPS, LayerRecording
+from nacre.inspect.recording.recording import LayerRecording
 from nacre.inspect.viewer.query import BadRequest
 from nacre.inspect.viewer.source import ViewerSource
 
@@ -116,8 +116,9 @@ def _lesion(data: object, layer: LayerRecording) -> Lesion:
 
 def _neuron(data: dict[Any, Any], layer: LayerRecording) -> tuple[str, int | None]:
     group, index = data.get("group"), data.get("index")
-    if not isinstance(group, str) or group not in GROUPS:
-        raise BadRequest(f"group must be one of {', '.join(GROUPS)}")
+    groups = [name for name, size in layer.sizes.items() if size]
+    if not isinstance(group, str) or group not in groups:
+        raise BadRequest(f"group must be one of {', '.join(groups)}")
     if index is not None and (type(index) is not int or not 0 <= index < layer.sizes[group]):
         raise BadRequest(f"index must be from 0 to {layer.sizes[group] - 1} among the {group} neurons")
     return group, index

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacre.inspect.analysis.strengths import head_weights
-from nacre.inspect.recording.recording import GROUPS, Recording
+from nacre.inspect.recording.recording import Recording
 from nacre.layer.trace import BACKBONE
 
 SHOWN = 8  # inputs and outputs that a chart has room for
@@ -44,7 +44,9 @@ class ViewerSource:
                 {
                     "name": layer.name,
                     "heads": layer.heads,
-                    "groups": [[group, layer.sizes[group]] for group in GROUPS],
+                    "groups": [[group, size] for group, size in layer.sizes.items() if size],
+                    "clock": plain(layer.clock_scales),
+                    "timed": layer.has("time"),
                     "gates": list(layer.gates),
                     "shared": layer.shared,
                     "lengths": [layer.length(sample) for sample in range(recording.samples)],
@@ -56,12 +58,13 @@ class ViewerSource:
     def _circuit(self, layer: str, head: int) -> dict[str, Any]:
         """Synapses of a head, strongest first: columns of source and target neurons, and weights."""
         seen = self.recording.layers[layer]
-        table = np.concatenate(head_weights(self.recording, seen, head))  # [2D + N, N]
-        neurons = [neuron for group in BACKBONE for neuron in seen.wiring.group(group)]
+        table = np.concatenate(head_weights(self.recording, seen, head))  # [I + N, N]
+        place = {neuron: i for i, neuron in enumerate(seen.neurons)}
         column = np.zeros(seen.wiring.num_neurons, int)
-        column[neurons] = 3 * seen.sizes["query"] + np.arange(len(neurons))  # after query, key and value
+        for group in BACKBONE:
+            column[list(seen.wiring.group(group))] = [place[group, i] for i in range(seen.sizes[group])]
         rows, columns = np.nonzero(table)
-        source = np.concatenate([np.arange(2 * seen.sizes["query"]), column])[rows]
+        source = np.concatenate([[place[neuron] for neuron in seen.inputs], column])[rows]
         target, weight = column[columns], table[rows, columns]
         order = np.argsort(-np.abs(weight), kind="stable")
         return {

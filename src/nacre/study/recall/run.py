@@ -39,24 +39,35 @@ class RecallNetwork(nn.Module):
         self.layer = spec.create(d_input=WIDTH, d_model=_D_MODEL, num_heads=_HEADS)
         self.read = nn.Linear(_D_MODEL, VALUES)
         self._uses_time = spec.uses_time
-        # The last step can be asked without the others: the same answer, much faster.
-        self._asks_alone = isinstance(self.layer, NAC) and not self.layer.config.causal
+        self._selects = isinstance(self.layer, NAC) and not self.layer.config.causal
 
     def forward(self, sample: Sample) -> Tensor:
         """Scores [B, VALUES] of each value."""
-        if self._asks_alone:
+        if self._can_ask_alone(sample):
             x, times = sample.x, _query_and_key_times(sample)
             return self.read(self.layer(x[:, -1:], x, x, **times)[:, 0])
         return self.read(self.layer(sample.x, time=sample.time if self._uses_time else None)[:, -1])
 
     def found(self, sample: Sample) -> float | None:
         """Share of the heads' selections that hold the item asked for; None where the model selects no keys."""
-        if not self._asks_alone:
+        if not self._selects:
             return None
-        x, times = sample.x, _query_and_key_times(sample)
-        _, trace = self.layer(x[:, -1:], x, x, **times, return_trace=True)
+        x = sample.x
+        if self._can_ask_alone(sample):
+            _, trace = self.layer(x[:, -1:], x, x, **_query_and_key_times(sample), return_trace=True)
+        else:
+            _, trace = self.layer(x, time=sample.time, return_trace=True)
         hit = (trace.index == sample.place.view(-1, 1, 1, 1)) & trace.valid
-        return hit.any(-1).float().mean().item()
+        return hit[:, :, -1].any(-1).float().mean().item()
+
+    def _can_ask_alone(self, sample: Sample) -> bool:
+        """Whether the last step can be asked without the others: the same answer, much faster.
+
+        A layer that senses the order of steps must be told it, by time stamps or by all steps.
+        """
+        if not self._selects or not isinstance(self.layer, NAC):
+            return False
+        return sample.time is not None or not (self.layer.config.clock or self.layer.config.near)
 
 
 def _query_and_key_times(sample: Sample) -> dict[str, Tensor]:

@@ -6,16 +6,7 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import whole
-from nacre.data.sets.spirals import (
-    HALF,
-    NOISE,
-    POINTS,
-    Spirals,
-    curves,
-    draw_shapes,
-    scale_and_split,
-    times,
-)
+from nacre.data.sets.spirals import HALF, NOISE, POINTS, Spirals, curves, draw_shapes, times
 
 TRAIN, TEST = 200, 100  # spirals, as ContiFormer has them
 # ContiFormer's spirals differ by 0.02, so little that the mean spiral of each direction is nearly as good an
@@ -48,7 +39,11 @@ def draw_spirals(length: int, seed: int) -> tuple[Spirals, Spirals]:
     time = times(length)[seen]  # [n, S]: each spiral has its own times
     observed = curves(time, clockwise, shape)
     observed += NOISE * torch.randn(observed.shape, generator=generator, dtype=observed.dtype)
-    return scale_and_split(observed, time, curves(times(), clockwise, shape), clockwise, TRAIN)
+    clean = curves(times(), clockwise, shape)
+    low, high = clean[:TRAIN].amin((0, 1)), clean[:TRAIN].amax((0, 1))  # [2] each
+    x, target = (((points - low) / (high - low)).float() for points in (observed, clean))
+    parts = (x, time.float(), target, times().expand(n, -1).float(), clockwise)
+    return Spirals(*(part[:TRAIN] for part in parts)), Spirals(*(part[TRAIN:] for part in parts))
 
 
 def batches(

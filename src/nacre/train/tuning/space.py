@@ -6,7 +6,7 @@ from typing import Any
 
 from nacre._util.checks import there_are
 from nacre.layer.config import NACConfig
-from nacre.models._registry import has_heads, model_options, model_space
+from nacre.models._registry import has_heads, model_options, model_preset, model_space
 from nacre.models._search_space import Choice, Real, Space, Whole
 from nacre.tasks.recipe import NetworkRecipe, Recipe
 
@@ -77,6 +77,7 @@ def values_of(recipe: Recipe, model: str) -> dict[str, Any]:
     options = model_options(model)
     if options is None:  # those of NAC
         options = {field.name: field.default for field in fields(NACConfig) if field.default is not MISSING}
+        options |= model_preset(model)
     options = options | recipe.options(model)
     return values | {LAYER + option: options[option] for option in model_space(model)}
 

@@ -1,5 +1,5 @@
 "use strict";
-// The circuit: sensory, inter, command and motor neurons from left to right, synapses coloured by their sign.
+// The circuit: sensory (and clock), inter, command and motor neurons from left to right, synapses coloured by their sign.
 (function (nacre) {
   const { svg } = nacre;
   const HEIGHT = 520, TOP = 42, BOTTOM = 12, TALLEST = 30;  // neurons of one column of a group
@@ -35,21 +35,22 @@
       this.draw();
     }
 
-    // Where neurons are: large groups in several columns side by side, the three sensory groups one below the other.
+    // Where neurons are: large groups in several columns side by side, the sensory groups one below the other.
     layout() {
       this.width = this.element.clientWidth || 500;
-      const columns = [["query", "key", "value"], ["inter"], ["command"], ["motor"]];
       const at = [Math.max(0.08 * this.width, 30), 0.4 * this.width, 0.72 * this.width, Math.min(0.94 * this.width, this.width - 36)];
       this.place = [];
       this.titles = [];
       let first = {}, count = 0;
       for (const [group, size] of this.groups) { first[group] = count; count += size; }
       const sizes = Object.fromEntries(this.groups);
+      const columns = [["query", "key", "clock", "value"], ["inter"], ["command"], ["motor"]]
+        .map((names) => names.filter((group) => sizes[group]));
       columns.forEach((names, c) => {
         const each = (HEIGHT - TOP - BOTTOM) / names.length;
         names.forEach((group, g) => {
           const size = sizes[group], top = TOP + g * each + (g ? 18 : 0), room = each - (g ? 18 : 0) - 6;
-          const tall = names.length > 1 ? Math.min(size, TALLEST / 2) : TALLEST;
+          const tall = names.length > 1 ? Math.min(size, names.length > 3 ? 8 : TALLEST / 2) : TALLEST;
           const wide = Math.ceil(size / tall) || 1, deep = Math.ceil(size / wide) || 1;
           const gap = Math.min(room / deep, 26), across = Math.min(15, (0.2 * this.width) / wide);
           const radius = Math.max(2.2, Math.min(gap * 0.42, across * 0.46, 8));

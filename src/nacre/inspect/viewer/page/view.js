@@ -172,6 +172,7 @@
       }
       this.traceChart = new nacre.Chart(this.inspector, { title: "Trace", names: [this.circuit.name(column)], height: 84,
         onPick: (time) => this.on.pick(this.stepAt(time)) });
+      this.tuningChart = this.circuit.names[column][0] === "clock" ? this.clockChart(column) : null;
       const list = html("div", { class: "synapses" }, this.inspector);
       for (const { source, target, weight, outgoing } of this.circuit.synapsesOf(column, 6)) {
         const words = `${outgoing ? `→ ${this.circuit.name(target)}` : `← ${this.circuit.name(source)}`} ${format(weight)}`;
@@ -182,7 +183,28 @@
       this.trace(column);
     }
 
+    // The state of a clock neuron over elapsed time, which is known: a cosine or a sine.
+    clockChart(column) {
+      const { clock } = this.seen, index = this.circuit.names[column][1], unit = this.seen.timed ? this.about.timeUnit : "steps";
+      const wave = index < clock.length ? Math.cos : Math.sin, scale = clock[index % clock.length];
+      html("p", { class: "note" }, this.inspector, `${index < clock.length ? "Cosine" : "Sine"} of the time from key to query, ` +
+        `one turn in ${format(2 * Math.PI * scale)} ${unit}`.trim());
+      const chart = new nacre.Chart(this.inspector, { title: "State over elapsed time", names: [this.circuit.name(column)], height: 84 });
+      return { chart, state: (elapsed) => wave(elapsed / scale) };
+    }
+
+    // From the latest to the earliest key of this step.
+    drawClock(row) {
+      const { chart, state } = this.tuningChart, there = row.index.map((_, i) => i).filter((i) => row.weights[i] !== null);
+      const elapsed = there.map((i) => (this.seen.timed ? row.time - row.keyTime[i] : this.step - row.index[i]));
+      const low = Math.min(0, ...elapsed), high = Math.max(0, ...elapsed), size = high - low || 1;
+      const time = Array.from({ length: 241 }, (_, i) => low + size * i / 240);
+      chart.set({ time, columns: [{ mean: time.map(state) }] }, [low, low + size]);
+      chart.setCursor(0);  // keys of this very moment
+    }
+
     inspectState(row) {
+      if (this.tuningChart) this.drawClock(row);
       if (this.stateText) this.stateText.textContent = `is ${format(row.states[this.inspected])} now `;
       if (this.traceChart && this.traceChart.data) this.traceChart.setCursor(row.time, [row.states[this.inspected]]);
     }

@@ -17,18 +17,20 @@ from torch import Tensor
 
 from nacre._util.checks import whole
 from nacre._util.tracing import values_are_hidden
-from nacre.layer.blocks import search_blocks
 from nacre.layer.config import NACConfig, Selection
 from nacre.layer.inputs import padding_mask
-from nacre.layer.topk import CHUNK_ELEMENTS, best_columns
+from nacre.layer.selection.blocks import by_rank, search_blocks
+from nacre.layer.selection.nearest import Window, latest, nearest
+from nacre.layer.selection.topk import CHUNK_ELEMENTS, best_columns
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Which keys each query may attend to: the first `seen` of the valid keys of its row."""
+    """Which keys each query may attend to: the first `seen` of the valid keys of its row, but for those it has."""
 
     rank: Tensor  # [B, S] number of valid keys before each key; S at padding
     seen: Tensor  # [B, T] 0 at queries that get no key
+    near: Window  # keys that a query has already, because they are the nearest
 
     @classmethod
     def of(
@@ -40,8 +42,13 @@ class Candidates:
         query_padding: Tensor | None = None,  # [B, T]
         causal: bool = False,
         stamps: tuple[Tensor, Tensor] | None = None,  # [B, T] and ascending [B, S]: causal by time, not by place
+        near: int = 0,
+        moments: tuple[Tensor, Tensor] | None = None,  # [B, T] and [B, S] by which keys are near
     ) -> "Candidates":
-        """Candidates by masks and by causality."""
+        """Candidates by masks and by causality.
+
+        With near keys and without causality, keys are ranked by moment, so their blocks are parts of time too.
+        """
         batch, queries, keys = shape
         if key_padding is None:
             count = torch.arange(1, keys + 1, device=device).expand(batch, keys)  # valid keys up to each key
@@ -61,7 +68,16 @@ class Candidates:
             seen = torch.minimum(seen, count[:, -1:])  # a query may be at an infinite time
         if query_padding is not None:
             seen = seen.masked_fill(query_padding, 0)
-        return cls(rank, seen)
+        if not near or causal or moments is None:
+            return cls(rank, seen, latest(seen, near))
+        moment, key_moment = moments
+        if key_padding is not None:
+            key_moment = key_moment.masked_fill(key_padding, math.inf)
+        key_moment, order = key_moment.sort(dim=1, stable=True)
+        rank = order.argsort(1)  # the inverse of a permutation
+        if key_padding is not None:
+            rank = rank.masked_fill(key_padding, keys)
+        return cls(rank, seen, nearest(moment, key_moment, count[:, -1], near))
 
 
 @torch.no_grad()
@@ -141,11 +157,13 @@ def choose_keys(
     key_padding: Tensor | None = None,
     query_padding: Tensor | None = None,
     stamps: tuple[Tensor, Tensor] | None = None,
+    moments: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Keys of each query by the layer's options, never padding [B, S]; none for padded queries [B, T].
 
     A causal query sees the keys up to its own place. Where there are more or fewer keys than queries, it sees
-    those whose stamps [B, S] are not later than its own [B, T].
+    those whose stamps [B, S] are not later than its own [B, T]. Near keys are those whose stamps are nearest to
+    the query's own; without stamps, those whose moments [B, S] are nearest to the query's own [B, T].
     """
     q, k = q.detach(), k.detach()
     batch, _, queries, _ = q.shape
@@ -156,12 +174,30 @@ def choose_keys(
         query_padding=query_padding,
         causal=config.causal,
         stamps=stamps if queries != k.shape[2] else None,
+        near=0 if config.top_k is None else config.near,
+        moments=moments if stamps is None else stamps,  # not divided by time_scale: rounding would part ties
     )
     if config.top_k is None:
         return _all_pairs(q, candidates)
-    if config.selection == Selection.EXACT:
-        return _exact_topk(q, k, candidates, config.top_k)
-    return _sqrt_topk(q, k, candidates, config.top_k, config.causal, config.block_size, config.reach)
+    found = []
+    if (others := config.top_k - config.near) > 0:
+        if config.selection == Selection.EXACT:
+            found.append(_exact_topk(q, k, candidates, others))
+        else:
+            found.append(_sqrt_topk(q, k, candidates, others, config.causal, config.block_size, config.reach))
+    if config.near == 0:
+        return found[0]
+    near = candidates.near.keys(by_rank(candidates.rank), candidates.seen)
+    found.append(tuple(x.unsqueeze(1).expand(-1, q.shape[1], -1, -1) for x in near))
+    return _merge(found, k.shape[2])
+
+
+def _merge(found: list[tuple[Tensor, ...]], size: int) -> tuple[Tensor, Tensor]:
+    """Positions, ascending, and validity of keys that were found in several ways."""
+    index, valid = (torch.cat(x, -1) for x in zip(*found, strict=True))
+    index = index.masked_fill(~valid, size).sort(-1).values  # missing ones last
+    valid = index < size
+    return index.masked_fill(~valid, 0), valid
 
 
 def _sqrt_topk(
@@ -174,12 +210,13 @@ def _sqrt_topk(
     reach: int | None,
 ) -> tuple[Tensor, Tensor]:
     search = _sqrt_op if values_are_hidden() else search_blocks
-    return search(q, k, candidates.rank, candidates.seen, top_k, causal, block_size, reach)
+    near = candidates.near
+    return search(q, k, candidates.rank, candidates.seen, near.first, near.size, top_k, causal, block_size, reach)
 
 
 def _exact_topk(q: Tensor, k: Tensor, candidates: Candidates, top_k: int) -> tuple[Tensor, Tensor]:
     search = _exact_op if values_are_hidden() else _exact_search
-    return search(q, k, candidates.rank, candidates.seen, top_k)
+    return search(q, k, candidates.rank, candidates.seen, candidates.near.first, candidates.near.size, top_k)
 
 
 def _all_pairs(q: Tensor, candidates: Candidates) -> tuple[Tensor, Tensor]:
@@ -189,14 +226,19 @@ def _all_pairs(q: Tensor, candidates: Candidates) -> tuple[Tensor, Tensor]:
     return torch.arange(valid.shape[3], device=q.device).where(valid, 0), valid
 
 
-def _exact_search(q: Tensor, k: Tensor, rank: Tensor, seen: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    size = k.shape[2]
+def _exact_search(
+    q: Tensor, k: Tensor, rank: Tensor, seen: Tensor, near_first: Tensor, near: int, top_k: int
+) -> tuple[Tensor, Tensor]:
+    size, window = k.shape[2], Window(near_first, near)
     chunk = max(1, CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * size))
     parts = []
     for start in range(0, q.shape[2], chunk):
-        part, limit = q[:, :, start : start + chunk], seen[:, start : start + chunk]
-        usable = (rank[:, None, None] < limit[:, None, :, None]).expand(*part.shape[:3], size)
-        parts.append(best_columns(part @ k.transpose(-1, -2), usable, top_k))
+        some = slice(start, start + chunk)
+        part = q[:, :, some]
+        usable = rank[:, None, None] < seen[:, None, some, None]  # [B, 1, C, S]
+        if near:
+            usable = usable & ~window.holds(rank[:, None, None], some)
+        parts.append(best_columns(part @ k.transpose(-1, -2), usable.expand(*part.shape[:3], size), top_k))
     index, valid = (torch.cat(x, 2).contiguous() for x in zip(*parts, strict=True))
     return index, valid
 
@@ -207,14 +249,15 @@ _sqrt_op = torch.library.custom_op(
     "nacre::sqrt_topk",
     search_blocks,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor rank, Tensor seen, int top_k, bool causal, int? block_size,"
-    " int? reach) -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor k, Tensor rank, Tensor seen, Tensor near_first, int near, int top_k, bool causal,"
+    " int? block_size, int? reach) -> (Tensor, Tensor)",
 )
 _exact_op = torch.library.custom_op(
     "nacre::exact_topk",
     _exact_search,
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor rank, Tensor seen, int top_k) -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor k, Tensor rank, Tensor seen, Tensor near_first, int near, int top_k)"
+    " -> (Tensor, Tensor)",
 )
 
 
@@ -225,8 +268,8 @@ def _empty_result(q: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     return made[0], made[1]
 
 
-_sqrt_op.register_fake(lambda q, k, rank, seen, top_k, *_: _empty_result(q, top_k))
-_exact_op.register_fake(lambda q, k, rank, seen, top_k: _empty_result(q, top_k))
+_sqrt_op.register_fake(lambda q, k, rank, seen, first, near, top_k, *_: _empty_result(q, top_k))
+_exact_op.register_fake(lambda q, k, rank, seen, first, near, top_k: _empty_result(q, top_k))
 
 
 def _vmap_by_folding(op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:  # noqa: ANN401
@@ -234,9 +277,9 @@ def _vmap_by_folding(op: Any, info: Any, in_dims: tuple[int | None, ...], *args:
     size = info.batch_size
     tensors = [
         (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
-        for x, dim in zip(args[:4], in_dims[:4], strict=True)
+        for x, dim in zip(args[:5], in_dims[:5], strict=True)
     ]
-    index, valid = (x.unflatten(0, (size, -1)) for x in op(*tensors, *args[4:]))
+    index, valid = (x.unflatten(0, (size, -1)) for x in op(*tensors, *args[5:]))
     return (index, valid), (0, 0)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nacre.layer.topk import CHUNK_ELEMENTS, best_columns
+from nacre.layer.selection.nearest import Window
+from nacre.layer.selection.topk import CHUNK_ELEMENTS, best_columns
 from nacre.native import library
 from nacre.native.selection import MOST_KEYS
 from nacre.native.selection import sqrt_search as native_search
@@ -25,6 +26,8 @@ def search_blocks(
     k: Tensor,
     rank: Tensor,
     seen: Tensor,
+    near_first: Tensor,
+    near: int,
     top_k: int,
     causal: bool,
     block_size: int | None,
@@ -37,6 +40,8 @@ def search_blocks(
         k: Keys.
         rank: [B, S] and
         seen: [B, T] as in `Candidates`.
+        near_first: [B, T] and
+        near: As in `Window`: keys that are not to be found.
         top_k: Number K of keys.
         causal: Whether blocks are counted from the start, and the block of the last key seen is always searched.
         block_size: Keys in a block; None for the default.
@@ -45,9 +50,11 @@ def search_blocks(
     Returns:
         Positions of the keys, ascending, and which columns hold one: [B, H, T, K].
     """
-    plan = BlockPlan.of(rank, top_k, causal, block_size, reach)
+    window = Window(near_first, near)
+    plan = BlockPlan.of(rank, top_k + near, causal, block_size, reach)
     if top_k <= MOST_KEYS and library.runs(q, k):
-        return native_search(q, k, plan.order, plan.count, seen, plan.size, plan.wanted, top_k, causal)
+        sizes = plan.size, plan.wanted
+        return native_search(q, k, plan.order, plan.count, seen, *sizes, near_first, near, top_k, causal)
     cut = _cut(k, plan, causal)
     if cut.rank.shape[1] == 0:  # no valid key in any row
         index = torch.zeros(*q.shape[:3], top_k, dtype=torch.int64, device=q.device)
@@ -56,11 +63,18 @@ def search_blocks(
     looked_at = (wanted + causal) * cut.rank.shape[2]
     chunk = max(1, CHUNK_ELEMENTS // (q.shape[0] * q.shape[1] * looked_at * q.shape[3]))
     parts = [
-        _blocks_topk(q[:, :, i : i + chunk], k, seen[:, i : i + chunk], plan, cut, wanted, top_k, causal)
+        _blocks_topk(q, k, seen, window, slice(i, i + chunk), plan, cut, wanted, top_k, causal)
         for i in range(0, q.shape[2], chunk)
     ]
     index, valid = (torch.cat(x, 2).contiguous() for x in zip(*parts, strict=True))
     return index, valid
+
+
+def by_rank(rank: Tensor) -> Tensor:
+    """Positions [B, S] of the valid keys by rank [B, S]; what follows them means nothing."""
+    batch, keys = rank.shape
+    order = rank.new_zeros(batch, keys + 1)  # all padding goes to the last column
+    return order.scatter(1, rank, torch.arange(keys, device=rank.device).expand(batch, keys))[:, :keys]
 
 
 @dataclass(frozen=True)
@@ -75,10 +89,7 @@ class BlockPlan:
     @classmethod
     def of(cls, rank: Tensor, top_k: int, causal: bool, block_size: int | None, reach: int | None) -> "BlockPlan":
         """By the ranks of keys [B, S]."""
-        batch, keys = rank.shape
-        order = rank.new_zeros(batch, keys + 1)  # all padding goes to the last column
-        order = order.scatter_(1, rank, torch.arange(keys, device=rank.device).expand(batch, keys))[:, :keys]
-        count = (rank < keys).sum(1)
+        order, count = by_rank(rank), (rank < rank.shape[1]).sum(1)
         if causal or block_size is not None:
             size = torch.full_like(count, block_size or CAUSAL_BLOCK)
         else:
@@ -134,13 +145,16 @@ def _blocks_topk(
     q: Tensor,
     k: Tensor,
     seen: Tensor,
+    near: Window,
+    some: slice,
     plan: BlockPlan,
     blocks: _Blocks,
     wanted: int,
     top_k: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Best blocks, then best keys in them, for some queries [B, H, C, D] that see [B, C] keys."""
+    """Best blocks, then best keys in them, for some of the queries [B, H, T, D] that see [B, T] keys."""
+    q, seen = q[:, :, some], seen[:, some]
     batch, heads, length, _ = q.shape
     candidate = blocks.usable.any(-1)[:, None]  # [B, 1, n]
     own = torch.div(seen - 1, plan.size[:, None], rounding_mode="floor").clamp(min=0)  # [B, C] where causal
@@ -155,7 +169,10 @@ def _blocks_topk(
     row = torch.arange(batch, device=q.device)[:, None, None, None]
     position = blocks.position[row, chosen].flatten(3)  # [B, H, C, m * L]
     allowed = (blocks.usable[row, chosen] & valid.unsqueeze(-1)).flatten(3)
-    allowed = allowed & (blocks.rank[row, chosen].flatten(3) < seen[:, None, :, None])
+    rank = blocks.rank[row, chosen].flatten(3)
+    allowed = allowed & (rank < seen[:, None, :, None])
+    if near.size:
+        allowed = allowed & ~near.holds(rank, some)
     scores = (_take(k, position) * q.unsqueeze(3)).sum(-1)
     best, valid = best_columns(scores, allowed, top_k)
     # Chosen blocks ascend, and a causal query's own block comes last: ascending columns, ascending positions.

@@ -1,0 +1,233 @@
+// The pair stage of a layer in one pass, forward and backward, a few queries at a time. Backward computes all of forward
+// again, so nothing of the size of pairs times neurons is ever stored.
+#include "pair_block.h"
+#include "parallel.h"
+
+extern "C" struct PairGrads {
+  void *query, *key, *value, *query_gate, *key_gate, *asked, *offered, *weight, *constant, *scale, *shift;
+};
+
+namespace {
+
+constexpr int64_t kChunkNumbers = 1 << 18;  // gradients of pairs that are held before they are added up by key
+
+template <typename T> int64_t blocks_of(const Pairs& p) {
+  return (p.queries + Block<T>::queries(p) - 1) / Block<T>::queries(p);
+}
+
+template <typename T> void forward(const Program& c, const Pairs& p, const Seen* seen, T* out, int threads) {
+  const int64_t blocks = blocks_of<T>(p);
+#pragma omp parallel num_threads(threads)
+  {
+    Block<T> block(c, p);
+#pragma omp for schedule(dynamic, 8)
+    for (int64_t job = 0; job < p.heads * blocks; ++job)
+      if (block.open(job / blocks, job % blocks)) {
+        block.attend(seen);
+        block.mix(out);
+      }
+  }
+}
+
+// Gradients of the pairs of a block that belong to its keys, held until all threads have theirs: for each pair the input
+// drive, t_a, t_b, match, and the share of the value.
+enum Held : int64_t { kByTa = 0, kByTb = 1, kByMatch = 2, kShare = 3, kNumbers = 4 };
+
+template <typename T> struct BackBlock : Block<T> {
+  using Block<T>::c;
+  using Block<T>::p;
+  using Block<T>::head;
+  using Block<T>::first;
+  using Block<T>::last;
+  using Block<T>::begin;
+  using Block<T>::row;
+  using Block<T>::key;
+  using Block<T>::lanes;
+
+  const PairGrads& grads;
+  std::vector<Wide<T>> g, by_drive, by_weight, by_constant, by_motor[2], by_logit, by_t;
+  std::vector<T> weight_by_source, numbers, rows;  // numbers: [room, kNumbers]; rows: [lanes, columns] of a tile
+  T by_scale[2], by_shift[2];
+
+  BackBlock(const Program& c, const Pairs& p, const PairGrads& grads)
+      : Block<T>(c, p), grads(grads), g(c.rows * kVecs<T>), by_drive(c.columns * kVecs<T>), by_weight(c.synapses),
+        by_constant(c.constants), weight_by_source(c.synapses), numbers(this->room * kNumbers),
+        rows(kLanes * c.columns) {
+    for (auto* one : {&by_motor[0], &by_motor[1], &by_logit, &by_t}) one->resize(this->motor[0].size());
+  }
+
+  void begin_head(int64_t of_head) {
+    head = of_head;
+    const T* weight = at<T>(p.weight, this->own() * c.synapses);
+    for (int32_t s = 0; s < c.synapses; ++s) weight_by_source[s] = weight[c.out_synapse[s]];
+    by_weight.assign(c.synapses, Wide<T>{});
+    by_constant.assign(c.constants, Wide<T>{});
+    for (int o = 0; o < 2; ++o) by_scale[o] = by_shift[o] = 0;
+  }
+
+  // Gradients of logits and of t, from those of the output.
+  void back_softmax(const T* out_grad) {
+    T *a = lanes(by_logit), *t = lanes(by_t), *w = lanes(this->weight);
+    std::fill(a, a + this->room, T(0));
+    std::fill(t, t + this->room, T(0));
+    for (int64_t r = first; r < last; ++r) {
+      const T* up = out_grad + (r * p.heads + head) * p.value_width;
+      T mean = 0;
+      for (int64_t i = begin[r - first]; i < begin[r - first + 1]; ++i) {
+        const T* v = at<T>(p.value, (key[i] * p.heads + head) * p.value_width);
+        T by_share = 0;
+        for (int64_t d = 0; d < p.value_width; ++d) by_share += up[d] * v[d];
+        by_share *= this->kept(i);
+        if (p.integrate) t[i] = by_share * w[i], by_share *= this->t_of(i);
+        a[i] = by_share;
+        mean += w[i] * by_share;
+      }
+      for (int64_t i = begin[r - first]; i < begin[r - first + 1]; ++i) a[i] = w[i] * (a[i] - mean);
+    }
+  }
+
+  void back_gates() {
+    const T* scale = at<T>(p.scale, this->own() * 2);
+    for (int64_t v = 0; v < this->tiles() * kVecs<T>; ++v) {
+      const GateInputs<Wide<T>> in = this->inputs(v);
+      const auto back = gates_back(this->options, in, this->gates[v], by_logit[v], by_t[v]);
+      for (int o = 0; o < 2; ++o) {
+        by_motor[o][v] = back.motor[o] * scale[o];
+        by_scale[o] += sum(Wide<T>(back.motor[o] * this->motor[o][v]));
+        by_shift[o] += sum(back.motor[o]);
+      }
+      for (int lane = 0; lane < kLength<Wide<T>>; ++lane) {
+        T* held = numbers.data() + (v * kLength<Wide<T>> + lane) * kNumbers;
+        held[kByTa] = back.t_a[lane], held[kByTb] = back.t_b[lane], held[kByMatch] = back.match[lane];
+      }
+    }
+    for (int64_t i = 0; i < this->used; ++i) numbers[i * kNumbers + kShare] = this->share(i);
+  }
+
+  // Gradients of the circuits: of weights here, of the input drive in `held`, one row of columns a pair.
+  void back_circuits(T* held, int64_t stride) {
+    for (int64_t tile = 0; tile < this->tiles(); ++tile) {
+      this->settle(tile);
+      g.assign(c.rows * kVecs<T>, Wide<T>{});
+      for (int o = 0; o < 2; ++o)
+        std::copy_n(by_motor[o].data() + tile * kVecs<T>, kVecs<T>, g.data() + (c.rows - 2 + o) * kVecs<T>);
+      by_drive.assign(c.columns * kVecs<T>, Wide<T>{});
+      run_back<T>(c, weight_by_source.data(), this->x.data(), g.data(), by_drive.data(), by_weight.data(),
+                  by_constant.data());
+      scatter<T>(lanes(by_drive), c.columns, c.columns, rows.data());
+      const int64_t stop = std::min<int64_t>(this->used - tile * kLanes, kLanes);
+      for (int64_t i = 0; i < stop; ++i)
+        std::copy_n(rows.data() + i * c.columns, c.columns, held + (tile * kLanes + i) * stride);
+    }
+  }
+
+  // Gradients of queries. Those of keys stay in `held`.
+  void back(const T* out_grad, T* held) {
+    const int64_t stride = c.columns + kNumbers;
+    this->attend(nullptr);
+    back_softmax(out_grad);
+    back_gates();
+    back_circuits(held, stride);
+    for (int64_t i = 0; i < this->used; ++i) {
+      const int64_t r = row[i];
+      const T* numbers_of = numbers.data() + i * kNumbers;
+      std::copy_n(numbers_of, kNumbers, held + i * stride + c.columns);
+      T* by_query = at<T>(grads.query, (head * p.queries + r) * c.columns);
+      for (int64_t n = 0; n < c.columns; ++n) by_query[n] += held[i * stride + n];
+      if (p.query_gate) {
+        T* by_gate = at<T>(grads.query_gate, head * 2 * p.queries);
+        by_gate[r] += numbers_of[kByTa], by_gate[p.queries + r] += numbers_of[kByTb];
+      }
+      if (p.asked) {
+        T* by_asked = at<T>(grads.asked, (r * p.heads + head) * p.match_width);
+        const T* offered = at<T>(p.offered, (key[i] * p.heads + head) * p.match_width);
+        for (int64_t e = 0; e < p.match_width; ++e) by_asked[e] += numbers_of[kByMatch] * offered[e];
+      }
+    }
+  }
+
+  // Add what is held of a block to the gradients of the keys [from, to).
+  void back_keys(const T* out_grad, const T* held, int64_t from, int64_t to) {
+    const int64_t stride = c.columns + kNumbers;
+    for (int64_t i = 0; i < this->used; ++i) {
+      const int64_t k = key[i];
+      if (k < from || k >= to) continue;
+      const T *mine = held + i * stride, *number = mine + c.columns;
+      T* by_key = at<T>(grads.key, (head * p.keys + k) * c.columns);
+      for (int64_t n = 0; n < c.columns; ++n) by_key[n] += mine[n];
+      const int64_t value_at = (k * p.heads + head) * p.value_width;
+      const T* up = out_grad + (row[i] * p.heads + head) * p.value_width;
+      for (int64_t d = 0; d < p.value_width; ++d) at<T>(grads.value, value_at)[d] += number[kShare] * up[d];
+      if (p.key_gate) {
+        T* by_gate = at<T>(grads.key_gate, head * 2 * p.keys);
+        by_gate[k] += number[kByTa], by_gate[p.keys + k] += number[kByTb];
+      }
+      if (p.offered) {
+        T* by_offered = at<T>(grads.offered, (k * p.heads + head) * p.match_width);
+        const T* asked = at<T>(p.asked, (row[i] * p.heads + head) * p.match_width);
+        for (int64_t e = 0; e < p.match_width; ++e) by_offered[e] += number[kByMatch] * asked[e];
+      }
+    }
+  }
+
+  // Add this thread's sums over the pairs of a head.
+  void end_head() {
+    T *weight = at<T>(grads.weight, this->own() * c.synapses), *constant = at<T>(grads.constant, this->own() * c.constants);
+    for (int32_t s = 0; s < c.synapses; ++s) weight[c.out_synapse[s]] += sum(by_weight[s]);
+    for (int32_t n = 0; n < c.constants; ++n) constant[n] += sum(by_constant[n]);
+    for (int o = 0; o < 2; ++o) {
+      at<T>(grads.scale, this->own() * 2)[o] += by_scale[o];
+      at<T>(grads.shift, this->own() * 2)[o] += by_shift[o];
+    }
+  }
+};
+
+template <typename T>
+void backward(const Program& c, const Pairs& p, const PairGrads& grads, const T* out_grad, int threads) {
+  const int64_t blocks = blocks_of<T>(p), room = Block<T>::size(p), each = room * (c.columns + kNumbers);
+  const int64_t chunk = std::max<int64_t>(threads, kChunkNumbers / each);  // blocks
+  std::vector<T> held(std::min(chunk, blocks) * each);
+#pragma omp parallel num_threads(threads)
+  {
+    BackBlock<T> block(c, p, grads);
+    for (int64_t head = 0; head < p.heads; ++head) {
+      block.begin_head(head);
+      for (int64_t start = 0; start < blocks; start += chunk) {
+        const int64_t stop = std::min(start + chunk, blocks);
+#pragma omp for schedule(static)
+        for (int64_t b = start; b < stop; ++b)
+          if (block.open(head, b)) block.back(out_grad, held.data() + (b - start) * each);
+        // Each thread adds up the gradients of its own keys, in the order of the pairs: no two write to one place, and
+        // the sums do not depend on the number of threads.
+#pragma omp for schedule(static)
+        for (int part = 0; part < threads; ++part)
+          for (int64_t b = start; b < stop; ++b)
+            if (block.open(head, b))
+              block.back_keys(out_grad, held.data() + (b - start) * each, p.keys * part / threads,
+                              p.keys * (part + 1) / threads);
+      }
+      for (int i = 0; i < threads; ++i) {
+#pragma omp barrier
+        if (i == thread_number()) block.end_head();
+      }
+#pragma omp barrier
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+void nacre_attend_f32(const Program* c, const Pairs* p, const Seen* seen, float* out, int threads) {
+  forward(*c, *p, seen, out, threads);
+}
+void nacre_attend_f64(const Program* c, const Pairs* p, const Seen* seen, double* out, int threads) {
+  forward(*c, *p, seen, out, threads);
+}
+void nacre_attend_back_f32(const Program* c, const Pairs* p, const PairGrads* g, const float* out_grad, int threads) {
+  backward(*c, *p, *g, out_grad, threads);
+}
+void nacre_attend_back_f64(const Program* c, const Pairs* p, const PairGrads* g, const double* out_grad, int threads) {
+  backward(*c, *p, *g, out_grad, threads);
+}
+}
