@@ -13,7 +13,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group dev
 	touch $@
 
-demo: setup  ## Train NAC and two others on irregular spirals; the report is ./nacre-demo/report.html.
+demo: setup  ## Train NAC+ and three others on irregular spirals; the report is ./nacre-demo/report.html.
 	$(BIN)/nacre demo
 
 test: lint  ## Everything that CI checks.

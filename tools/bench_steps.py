@@ -21,7 +21,7 @@ from nacre.bench.entries import TorchAttention
 
 ROUNDS = 15
 LENGTH, D_MODEL, HEADS = 1024, 64, 4
-KERNELS = {"circuits": "nacre.layer.backbone", "selection": "nacre.layer.blocks", "mixing": "nacre.layer.pairs"}
+KERNELS = {"pairs": "nacre.native.pairs", "selection": "nacre.layer.selection.blocks"}
 NO_KERNELS = SimpleNamespace(runs=lambda *tensors: False)
 
 

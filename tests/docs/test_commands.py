@@ -94,7 +94,7 @@ def test_inspect_a_viewer_a_figure_and_tables(spirals):
     run(figure, spirals)
     assert "<svg" in (spirals / "activity.svg").read_text()
     run(tables, spirals)
-    names = {"tuning.csv", "gates.csv", "lesions.csv", "inspect.json"}
+    names = {"tuning.csv", "time-tuning.csv", "gates.csv", "lesions.csv", "inspect.json"}
     assert {path.name for path in (spirals / "tables").iterdir()} == names
 
 
@@ -178,7 +178,7 @@ def test_driving_from_an_expert_to_a_race(tmp_path):
 @pytest.mark.slow
 def test_nac_plus_the_recall_study(tmp_path, monkeypatch):
     monkeypatch.setattr("nacre.study.recall.run._HELD_OUT", 64)
-    for command in commands("nac-plus.md"):
+    for command in commands("nac-plus-first.md"):
         said = run(f"{command} --steps 2 --seeds 1", tmp_path)
         runs = command.count(" -m ") * max(1, command.count("--length"))
         assert said.count(": accuracy 0.") == runs, command

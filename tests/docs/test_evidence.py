@@ -76,13 +76,13 @@ def test_controls_and_the_first_models_are_complete():
 
 
 def test_every_run_of_the_recall_study_is_in_a_table():
-    page = tables("nac_plus")
+    page = tables("nac_plus_first")
     shown = {*page.MAIN, *page.PARTS.values(), *page.PERIODS.values()}
     assert {json.loads(path.read_bytes())["model"] for path in page.RECALL.rglob("*.json")} == shown
 
 
 def test_nac_plus_finds_the_item():
-    rows = tables("nac_plus").rows()
+    rows = tables("nac_plus_first").rows()
     for section, least in {("key", 24, 1500): 0.98, ("key", 64, 1500): 0.95, ("key", 256, 3000): 0.95}.items():
         row = rows["nac-plus", *section]
         assert row.seeds == 3

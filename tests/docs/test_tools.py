@@ -1,17 +1,22 @@
-"""The tools work: tables are checked and mended, results taken over, steps towards speed measured."""
+"""The tools work: tables are checked and mended, results taken over, steps measured, costs estimated."""
+
+import json
 
 import pytest
+import torch
 
-from nacre.tasks.recipe import Profile, load_recipe
+from nacre.tasks.recipe import Profile, list_recipes, load_recipe
 from support.pages import DOCS, tool
+from support.train import MODEL, irregular, spirals
 
 bench_steps, take_results, write_pages = map(tool, ("bench_steps", "take_results", "write_pages"))
+estimate_grid = tool("estimate_grid")
 
 
 def test_check_says_which_page_differs_and_writing_mends_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(write_pages, "DOCS", tmp_path)
     good = (DOCS / "demo.md").read_text()
-    bad = good.replace("0.0076 ± 0.0013", "0.0075 ± 0.0013")
+    bad = good.replace(" ± 0.", " ± 1.", 1)
     assert bad != good
     page = tmp_path / "demo.md"
     page.write_text(good)
@@ -59,7 +64,7 @@ def test_steps_towards_speed_are_measured(monkeypatch):
     bench_steps.main()
     result = written["speed-steps.json"]
     for action in ("forward", "step"):
-        names = ["PyTorch alone", "+ circuits", "+ selection", "+ mixing", "MultiheadAttention"]
+        names = ["PyTorch alone", "+ pairs", "+ selection", "MultiheadAttention"]
         assert list(result[action]["kernels"]) == names
         assert list(result[action]["sparsity"]) == ["0.0", "0.2", "0.5", "0.9"]
         assert list(result[action]["padding"]) == ["without mask", "with mask"]
@@ -68,8 +73,8 @@ def test_steps_towards_speed_are_measured(monkeypatch):
 
 def test_kernels_are_turned_on_one_by_one():
     modules = [tool(name) for name in bench_steps.KERNELS.values()]
-    with bench_steps.with_kernels("circuits"):
-        assert [module.library is bench_steps.NO_KERNELS for module in modules] == [False, True, True]
+    with bench_steps.with_kernels("pairs"):
+        assert [module.library is bench_steps.NO_KERNELS for module in modules] == [False, True]
     assert not any(module.library is bench_steps.NO_KERNELS for module in modules)
 
 
@@ -82,3 +87,104 @@ def test_plain_recipes_are_those_of_the_standard_profile_with_a_bare_layer(tmp_p
         assert not any((made.network.block, made.network.relative, made.network.linear))
         assert (made.training.schedule, made.training.steps) == ("constant", shipped.training.steps)
         assert (made.network.d_model, made.data) == (shipped.network.d_model, shipped.data)
+
+
+# --- what the whole table costs -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "step"),
+    [
+        ([1.9, 0.1, 0.2, 0.6], 0.3),  # the first warms up
+        ([1.9, 1.4, 0.8], 1.1),  # enough after two seconds
+        ([5.0], 5.0),  # too slow for another one
+    ],
+)
+def test_a_cell_costs_its_steps_and_what_it_scores(monkeypatch, times, step):
+    task, clock = spirals(), iter([*times, 0.04])
+    monkeypatch.setattr(estimate_grid, "timed", lambda action, batch: next(clock))
+    row = estimate_grid.measure(task, MODEL)
+    assert next(clock, None) is None
+    assert row["timed"] == max(len(times) - 1, 1)
+    assert row["step_seconds"] == pytest.approx(step)
+    # 20 steps, one a round; 4 sequences validate in every round and at the end, 4 are tested; a batch has 4.
+    assert (row["steps"], row["scored"], row["folds"]) == (20, 21 * 4 + 4, 3)
+    assert row["cell_seconds"] == pytest.approx(20 * step + 88 * 0.04 / 4, abs=0.06)
+
+
+def test_what_is_timed_is_a_training_step_on_batches_of_typical_length():
+    task = irregular()
+    batches, length = estimate_grid.typical_batches(task), task.data.length
+    middle, short, long = (int(length[batch].sum()) for batch in batches)
+    assert short < middle < long
+    assert {*torch.cat(batches).tolist()} <= {*task.splits[0].train.tolist()}
+    network = task.network("ot-transformer", 0, 0)  # which adds to the loss
+    before = [p.clone() for p in network.parameters()]
+    train, score = estimate_grid.actions(task, network, 20)
+    score(batches[0])
+    assert all(map(torch.equal, before, network.parameters()))
+    train(batches[0])
+    assert not any(map(torch.equal, before, network.parameters()))
+    assert estimate_grid.measure(task, MODEL)["cell_seconds"] > 0
+
+
+def test_an_estimate_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, capsys):
+    asked, commit = [], "a"
+
+    def measure(recipe, model):
+        asked.append((recipe.name, model))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return {"task": recipe.name, "model": model, "cell_seconds": 1.0}
+
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tool("measured"), "RESULTS", tmp_path)
+    monkeypatch.setattr(estimate_grid, "provenance", lambda: {"commit": commit})
+    monkeypatch.setattr(estimate_grid, "load", lambda recipe, _: None if recipe.name == "carracing" else recipe)
+    monkeypatch.setattr(estimate_grid, "measure", measure)
+    words = ["--model", "sdpa", "--model", "nac", "--task", "spiral", "--task", "carracing"]
+    with pytest.raises(KeyboardInterrupt):
+        estimate_grid.main(words)
+    assert not (tmp_path / estimate_grid.FILE).exists()
+    estimate_grid.main(words)
+    assert asked == [("spiral", "sdpa"), ("spiral", "nac"), ("spiral", "nac")]
+    assert "carracing: no data, left out" in capsys.readouterr().out
+    found = json.loads((tmp_path / estimate_grid.FILE).read_bytes())
+    assert [row["model"] for row in found["results"]] == ["sdpa", "nac"]
+    commit = "b"  # another one may be faster
+    estimate_grid.main(words)
+    assert len(asked) == 5
+    estimate_grid.main(words)
+    assert len(asked) == 5
+    estimate_grid.main([*words, "--anew"])
+    assert len(asked) == 7
+    assert len(json.loads((tmp_path / estimate_grid.FILE).read_bytes())["results"]) == 2
+
+
+def test_all_shipped_tasks_are_estimated_if_their_data_is_there(tmp_path, monkeypatch):
+    assert set(estimate_grid.TASKS) == {*list_recipes()} - {"event-mnist-11"}
+    monkeypatch.delenv("NACRE_DATA", raising=False)
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = [name for name in estimate_grid.TASKS if estimate_grid.load(load_recipe(name), None) is not None]
+    assert found == ["spiral"]  # and nothing is fetched
+
+
+def test_the_page_adds_up_the_estimate(monkeypatch):
+    cells = {("sdpa", "a"): 3600, ("sdpa", "b"): 5400, ("nac", "a"): 36_000, ("nac", "b"): 9_000}
+    rows = [
+        {"model": model, "task": task, "cell_seconds": seconds, "folds": 2 if task == "a" else 5}
+        for (model, task), seconds in cells.items()
+    ]
+    origin = {"commit": "c", "machine": {"processor": "P", "threads": 1}}
+    page = write_pages.module_of("harness")
+    monkeypatch.setattr(page, "load", lambda name: {"provenance": origin, "results": rows})
+    lines = page.estimate().splitlines()
+    assert lines[2:4] == ["| `sdpa` | 2.50 | 1.00 |", "| `nac` | 12.5 | 5.00 |"]
+    assert lines[5] == (
+        "All 2 models together: 15.0 hours for one fold of `a`, `b`, 42.0 for all folds (commit `c`, P, "
+        "threads of torch: 1)."
+    )
+    rows.pop()
+    with pytest.raises(ValueError, match="nac is not measured on b; run python tools/estimate_grid.py"):
+        page.estimate()

@@ -1,8 +1,8 @@
-"""docs/harness.md, from results/standard and results/plain: result.json of each run."""
+"""docs/harness.md, from result.json of each run in results/standard and results/plain, and from an estimate."""
 
 from typing import Any
 
-from ._shared import load_all, origin, table
+from ._shared import load, load_all, number, origin, table
 
 MODELS = ("sdpa", "cfc-fc", "nac")
 ORACLES = ("last-action", "life-clock")  # controls that know true answers
@@ -26,14 +26,39 @@ def network() -> str:
 
 
 def seconds() -> str:
-    """Seconds of one core for a cell of the standard profile, by task and model."""
-    runs = [r for r in load_all("standard") if not r["control"]]
-    models = list(dict.fromkeys(r["model"] for r in runs))
+    """Seconds of one core for a cell of the standard profile that does not stop early, by task and model."""
+    rows = {(row["task"], row["model"]): row for row in load("standard-estimate.json")["results"]}
     body = []
-    for task in dict.fromkeys(r["task"] for r in runs):
-        cells = [[r["seconds"] for r in runs if (r["task"], r["model"]) == (task, model)] for model in models]
-        body.append([f"`{task}`", *(f"{sum(cell) / len(cell):.0f}" if cell else "" for cell in cells)])
-    return table(["task", *(f"`{model}`" for model in models)], body)
+    for task in dict.fromkeys(task for task, _ in rows):
+        cells = [number(rows[task, model]["cell_seconds"]) for model in (*MODELS, "nac-plus")]
+        body.append([f"`{task}`", *cells])
+    return table(["task", *(f"`{model}`" for model in (*MODELS, "nac-plus"))], body)
+
+
+def estimate() -> str:
+    """Hours of one core that a fold of all tasks takes with each model at most, and all models together."""
+    found = load("standard-estimate.json")
+    cells: dict[str, dict[str, float]] = {}  # by model, then by task: hours
+    for row in found["results"]:
+        cells.setdefault(row["model"], {})[row["task"]] = row["cell_seconds"] / 3600
+    tasks = dict.fromkeys(row["task"] for row in found["results"])
+    for model, hours in cells.items():
+        if hours.keys() != tasks.keys():
+            lacking = ", ".join(tasks.keys() - hours.keys())
+            raise ValueError(f"{model} is not measured on {lacking}; run python tools/estimate_grid.py again")
+    totals = {model: sum(hours.values()) for model, hours in cells.items()}
+    body = [
+        [f"`{model}`", number(hours), number(hours / totals["sdpa"])]
+        for model, hours in sorted(totals.items(), key=lambda pair: pair[1])
+    ]
+    folds = sum(row["folds"] * row["cell_seconds"] for row in found["results"]) / 3600
+    commit, machine = found["provenance"]["commit"], found["provenance"]["machine"]
+    together = (
+        f"All {len(totals)} models together: {number(sum(totals.values()))} hours for one fold of "
+        f"{', '.join(f'`{task}`' for task in tasks)}, {number(folds)} for all folds (commit `{commit}`, "
+        f"{machine['processor']}, threads of torch: {machine['threads']})."
+    )
+    return f"{table(('model', 'hours', 'ratio to `sdpa`'), body)}\n{together}\n"
 
 
 def _first_folds(folder: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -48,4 +73,4 @@ def _value(result: dict[str, Any] | None) -> str:
     return f"{result['value']:.1f}" if result["metric"] == "accuracy" else f"{result['value']:.4f}"
 
 
-TABLES = {"network": network, "seconds": seconds, "origin": lambda: origin("plain")}
+TABLES = {"network": network, "seconds": seconds, "estimate": estimate, "origin": lambda: origin("plain")}

@@ -1,143 +1,113 @@
-"""docs/nac-plus.md, from results/recall (*.json of `nacre study recall`), results/quick and results/nac-plus."""
+"""docs/nac-plus.md, from results/nac-plus and results/standard.
 
-from statistics import mean
+results/nac-plus: `choices` has the runs of tools/variant_recipes.py, `choices-at-start` those of a commit at which
+the match of nac-plus was where logits start; lesions.json is of tools/measure_lesions.py.
+"""
+
+from statistics import median
 from typing import Any
 
-from nacre.study.recall.figures import plot_recall
-from nacre.study.recall.run import guessed
-from nacre.study.recall.table import RecallRow, read_results, rows_of
-from nacre.train.report.compare import ModelRow, blocks_of
-from nacre.train.report.compare import rows_of as compared
-from nacre.train.report.results import find_results
+from ._shared import load, load_all, mean_of, origin, table
 
-from ._shared import RESULTS, load, milliseconds, number, origin, table
-
-RECALL = RESULTS / "recall"
-MAIN = ("nac", "nac-plus", "sdpa")
-SECTIONS = {
-    "24 steps": ("key", 24, 1500),
-    "64": ("key", 64, 1500),
-    "256": ("key", 256, 3000),
-    "by time, 64": ("time", 64, 1500),
-}
-PERIODS = {"8 units of time (nac-plus)": "nac-plus", "2 units": "trial short-periods"}
-TASK_MODELS = ("nac", "nac-plus", "nac-pw", "sdpa", "cfc-ncp")
-
-GONE = "deleted since"
-# What changes from the line above or from what is named -> the model that shows it.
-PARTS = {
-    "the paper's layer": "nac",
-    "only the wider search (`reach=512`: here, all keys)": "nac:reach=512",
-    "only the match synapse": "nac:match=content",
-    "match synapse, wider search": "nac:match=content,reach=512",
-    f"match synapse, groups of similar keys instead of blocks ({GONE})": "nac:match=content,selection=cluster",
-    "and a match of elapsed time: nac-plus": "nac-plus",
-    "nac-plus, gains start at 1 instead of 8": "nac-plus:gain=1",
-    "nac-plus, φ without bounds": "nac-plus:phi=linear",
-    "match synapse, wider search, gain fixed": "trial fixed-gain",
-    "…, q · k without normalisation": "trial raw",
-    "…, key neurons start as copies of query neurons": "trial tied",
-    "…, match into the circuit instead of onto φ": "trial to-circuit",
-    "…, half of the keys drawn at random in training": "trial explore",
-    "…, 32 keys at first, 8 from step 750 on": "trial anneal",
-    "…, a second branch over block means": "trial coarse",
-    "match synapse, 1 block, a second branch over block means": "trial coarse-1-block",
+MODELS = ("nac-plus", "nac", "sdpa", "cfc-fc")
+TASKS = (
+    "spiral",
+    "ettm1-gaps",
+    "jena-gaps",
+    "ettm1-irregular",
+    "jena-irregular",
+    "event-mnist",
+    "person-activity",
+    "ettm1",
+    "jena",
+)
+CHOICE_TASKS = ("spiral", "ettm1-gaps")
+# What differs from nac-plus, by the variant's name in tools/variant_recipes.py.
+CHANGED = {
+    "as-it-is": "nac-plus",
+    "clock-0": "no clock neurons",
+    "clock-4": "clocks of 4 scales instead of 6",
+    "clock-8": "of 8",
+    "near-0": "no near keys: all 16 by match",
+    "near-4": "4 near keys of 16",
+    "near-12": "12 near keys of 16",
+    "keys-8": "8 keys, 4 of them near",
+    "keys-32": "32 keys, 16 of them near",
+    "match-for-choosing": "match chooses keys, but acts on no logit",
+    "match-at-start": "match is where a logit starts",
+    "match-and-rhythm": "match of elapsed time, too, as in the first version",
+    "gain-2": "gain starts at 2 instead of 8",
+    "half-of-synapses": "half of the synapses, as `nac`",
+    "units-12": "6 inter and 4 command neurons",
+    "units-42": "24 inter and 16 command neurons",
+    "tanh-sensory": "tanh sensory neurons",
+    "phi-sigmoid": "φ between 0 and 1",
+    "values-by-time": "values weighted by t",
 }
 
 
-def rows() -> dict[tuple[str, str, int, int], RecallRow]:
-    """Means over seeds by model, question, length and steps."""
-    return {(r.model, r.question, r.length, r.steps): r for r in rows_of(read_results(RECALL))}
-
-
-def _cell(row: RecallRow | None) -> str:
-    if row is None:
-        return ""
-    found = "" if row.found is None else f" ({row.found:.2f})"
-    return f"{row.accuracy:.3f}{found} [{row.seeds}]"
-
-
-def answers() -> str:
-    """Accuracy of the main models on each question."""
-    all_rows = rows()
-    body = [(f"`{model}`", *(_cell(all_rows.get((model, *s))) for s in SECTIONS.values())) for model in MAIN]
-    guesses = [f"{guessed(question, length):.3f}" for question, length, _ in SECTIONS.values()]
-    return table(("model", *SECTIONS), [*body, ("control: the most frequent value", *guesses)])
-
-
-def parts() -> str:
-    """What each part bought, and what was tried beside."""
-    results = read_results(RECALL)
-    body = [(words, *(_at_step(results, model, length) for length in (64, 256))) for words, model in PARTS.items()]
-    return table(("what", "64 steps", "256 steps"), body)
-
-
-def _at_step(results: list[dict[str, Any]], model: str, length: int, step: int = 1500) -> str:
-    """Accuracy after some steps, of longer runs, too: nothing in training depends on how long it will last."""
-    points = [
-        point
-        for result in results
-        if (result["model"], result["question"], result["length"]) == (model, "key", length)
-        for point in result["curve"]
-        if point["step"] == step
-    ]
-    if not points:
-        return ""
-    accuracy, found = (mean(point[name] for point in points) for name in ("accuracy", "found"))
-    return f"{accuracy:.3f} ({found:.2f}) [{len(points)}]"
-
-
-def periods() -> str:
-    """Shortest period of the rhythms, on the question by time."""
-    body = [(words, _cell(rows().get((model, "time", 64, 1500)))) for words, model in PERIODS.items()]
-    return table(("shortest period", "by time, 64 steps"), body)
-
-
-def speed() -> str:
-    """Training step and forward pass of nac-plus beside nac."""
-    results = load("nac-plus/bench.json")["results"]
-    by = {(r["model"], r["length"]): r for r in results}
+def choices() -> str:
+    """Errors of the variants on validation parts, seed by seed."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for folder in ("choices", "choices-at-start"):
+        for run in load_all(f"nac-plus/{folder}"):
+            task = next(name for name in CHOICE_TASKS if run["task"].startswith(name))
+            variant = run["task"].removeprefix(f"{task}-") if folder == "choices" else "match-at-start"
+            found.setdefault((task, variant), []).append(run["valid"]["mse"])
     body = []
-    for length in sorted({r["length"] for r in results}):
-        plus, nac = by["nac-plus", length], by["nac", length]
-        cells = [f"{length:,}"]
-        for action in ("forward", "step"):
-            ratio = plus[action]["seconds"] / nac[action]["seconds"]
-            cells += [milliseconds(nac[action]), milliseconds(plus[action]), number(ratio)]
-        body.append(cells)
-    return table(("length", "forward ms: nac", "nac-plus", "ratio", "step ms: nac", "nac-plus", "ratio"), body)
+    for name, words in CHANGED.items():
+        cells = [found.get((task, name), []) for task in CHOICE_TASKS]
+        if any(cells):
+            body.append((words, *(", ".join(f"{x:.4f}" for x in cell) for cell in cells)))
+    return table(("", *(f"`{task}`" for task in CHOICE_TASKS)), body)
+
+
+def lesions() -> str:
+    """Medians over runs of the metric with parts of the circuit silent."""
+    rows = load("nac-plus/lesions.json")["runs"]
+    body = []
+    for task, model in sorted({(row["task"], row["model"]) for row in rows}, reverse=True):
+        mine = [row["metric"] for row in rows if (row["task"], row["model"]) == (task, model)]
+        silent = [[run[what] for run in mine if what in run] for what in ("nothing", "circuit", "clock")]
+        cells = (f"{median(values):.4f}" if values else "" for values in silent)
+        body.append((f"`{model}` on `{task}`", str(len(mine)), *cells, _control(task)))
+    titles = ("", "runs", "intact", "circuit silent", "clock silent", "best control")
+    return table(titles, body)
+
+
+def _control(task: str) -> str:
+    """The best control of a task with an error, mean over folds."""
+    values: dict[str, list[float]] = {}
+    for run in _standard(task):
+        if run["control"]:
+            values.setdefault(run["model"], []).append(run["value"])
+    name, best = min(((name, sum(v) / len(v)) for name, v in values.items()), key=lambda pair: pair[1])
+    return f"{name} {best:.4f}"
 
 
 def tasks() -> str:
-    """Mean ± std over folds on the tasks of the harness."""
+    """Mean ± std over folds in the shared network, standard profile, and the number of folds."""
     body = []
-    for block in blocks_of(find_results(RESULTS / "quick").results):
-        if "nac-plus" in block.models:
-            found = {row.model: row for row in compared(block)}
-            cells = [_score(found[model]) if model in found else "" for model in TASK_MODELS]
-            body.append((f"{block.setting.task}, {block.setting.metric}", *cells))
-    return table(("task", *(f"`{model}`" for model in TASK_MODELS)), body)
+    for task in TASKS:
+        runs = _standard(task)
+        if not any(run["model"] == "nac-plus" for run in runs):
+            continue
+        cells = []
+        for model in MODELS:
+            values = [run["value"] for run in runs if run["model"] == model]
+            places = 1 if runs[0]["metric"] == "accuracy" else 4
+            cells.append(f"{mean_of(values, places)} [{len(values)}]" if values else "")
+        body.append((f"`{task}`, {runs[0]['metric']}", *cells))
+    return table(("task", *(f"`{model}`" for model in MODELS)), body)
 
 
-def _score(row: ModelRow) -> str:
-    places = 1 if row.mean >= 1 else 4
-    spread = "" if row.std is None else f" ± {row.std:.{places}f}"
-    return f"{row.mean:.{places}f}{spread} [{len(row.folds)}]"
-
-
-def draw_recall() -> bytes:
-    """Learning curves of the main models."""
-    wanted = set(SECTIONS.values())
-    results = [r for r in read_results(RECALL) if r["model"] in MAIN]
-    return plot_recall([r for r in results if (r["question"], r["length"], r["steps"]) in wanted])
+def _standard(task: str) -> list[dict[str, Any]]:
+    return [run for run in load_all(f"standard/{task}") if run["seed"] == 0]
 
 
 TABLES = {
-    "answers": answers,
-    "parts": parts,
-    "periods": periods,
-    "speed": speed,
+    "lesions": lesions,
     "tasks": tasks,
-    "origin": lambda: origin("recall", "*.json"),
+    "choices": choices,
+    "choices-origin": lambda: origin("nac-plus"),
 }
-FIGURES = {"recall.png": draw_recall}

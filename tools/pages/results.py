@@ -1,14 +1,31 @@
-"""docs/results.md, from results/standard and results/quick: result.json of each run."""
+"""docs/results.md, from results/standard, standard-first-nac-plus and quick: result.json of each run."""
 
 from nacre.train.report.paper_tables import markdown_paper_table
 from nacre.train.report.tables import markdown_table
 
-from ._shared import RESULTS, origin
+from ._shared import RESULTS, load_all, mean_of, origin, table
 
 STANDARD, RUNS = RESULTS / "standard", RESULTS / "quick"
+FIRST = "standard-first-nac-plus"
+
+
+def first_nac_plus() -> str:
+    """Mean ± std over folds of the first version of nac-plus."""
+    runs = load_all(FIRST)
+    body = []
+    for task in dict.fromkeys(run["task"] for run in runs):
+        mine = [run for run in runs if run["task"] == task]
+        places = 2 if mine[0]["metric"] == "accuracy" else 4
+        value = mean_of([run["value"] for run in mine], places)
+        body.append((f"`{task}`, {mine[0]['metric']}", value, str(len(mine)), f"{mine[0]['parameters']:,}"))
+    return table(("task", "nac-plus, version 2", "folds", "parameters"), body)
+
+
 TABLES = {
     "standard": lambda: markdown_table(STANDARD),
     "standard-origin": lambda: origin("standard"),
+    "first-nac-plus": first_nac_plus,
+    "first-nac-plus-origin": lambda: origin(FIRST),
     "tasks": lambda: markdown_table(RUNS),
     "paper": lambda: markdown_paper_table(RUNS),
     "origin": lambda: origin("quick"),
