@@ -103,15 +103,16 @@ def _connect(address: str) -> None:
 def what_is_wrong(address: str) -> str:
     """Why no cluster can be joined at an address, found out in another process; empty if one can."""
     command = [sys.executable, "-m", "nacre.train.scale.ray_cluster", address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as probe:
+    # Without a buffer: one would take what comes after the first line, and communicate would never see it.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as probe:
         assert probe.stdout is not None
         probe.stdout.readline()
-        said = f"something answers there, but not as Ray does within {TIMEOUT:.0f} seconds"
         try:
-            said, noise = probe.communicate(timeout=TIMEOUT)
+            said, noise = (text.decode(errors="replace") for text in probe.communicate(timeout=TIMEOUT))
         except subprocess.TimeoutExpired:
             probe.kill()
-            noise = probe.communicate()[1]
+            said = f"something answers there, but not as Ray does within {TIMEOUT:.0f} seconds"
+            noise = probe.communicate()[1].decode(errors="replace")
         except BaseException:
             probe.kill()
             raise
