@@ -104,3 +104,10 @@ def test_a_saved_layer_whose_wiring_lacks_the_clock_is_refused():
     data["options"]["clock"] = 2
     with pytest.raises(ValueError, match=r"as the options say: \(8, 8, 12, 2\), got \(8, 8, 8, 2\)"):
         nacre.NAC.from_config(data)
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "steady", "integrate": False}], ids=["time gate", "clock alone"])
+def test_time_stamps_have_gradients_through_the_clock(options):
+    layer = nacre.NAC(4, 2, clock=2, top_k=None, backbone_units=6, **options).double()
+    x, time = torch.randn(1, 4, 4).double(), torch.rand(1, 4).double().cumsum(1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: layer(x, time=t), time)

@@ -74,7 +74,7 @@ def kernel_inputs(
     )
     dtype, timed = tokens.query_drive.dtype, tokens.query_gate is not None
     moments = (tokens.query_moment, tokens.key_moment)
-    phases = [None if x is None else clock_states(x.detach(), config.clock, dtype) for x in moments]
+    phases = [None if x is None else clock_states(x, config.clock, dtype) for x in moments]
     keep = nn.functional.dropout(learned.query.new_ones(tokens.index.shape), dropout) if dropout else None
     stamps = (tokens.query_stamp, tokens.key_stamp) if timed else (None, None)
     fixed = FixedInputs(stamps[0], stamps[1], phases[0], phases[1], tokens.index, tokens.valid, keep)

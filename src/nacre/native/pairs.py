@@ -115,11 +115,11 @@ class PairStage:
 
 def can_attend(learned: LearnedInputs, stage: PairStage) -> bool:
     """Whether the kernel can do it."""
-    stamps = (stage.fixed.query_stamp, stage.fixed.key_stamp)
+    fixed = [x for x in vars(stage.fixed).values() if x is not None]
     tensors = [x for x in vars(learned).values() if x is not None]
     return (
         stage.circuit.has_kernel
-        and not any(x is not None and x.requires_grad for x in stamps)
+        and not any(x.requires_grad for x in fixed)  # gradients of time stamps are PyTorch's
         and library.runs(*tensors)
     )
 
