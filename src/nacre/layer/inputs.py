@@ -250,6 +250,10 @@ class Packing:
             x = x.new_zeros(self.batch * self.length, x.shape[1]).index_copy(0, self.rows, x)
         return x.view(self.batch, self.length, x.shape[1])
 
+    def places(self, some: slice) -> Tensor:
+        """Places in B * T of some of the N tokens, from start to stop."""
+        return torch.arange(some.start, some.stop) if self.rows is None else self.rows[some].cpu()
+
     def number(self, places: Tensor) -> Tensor:
         """Places in B * T -> places among the N tokens, 0 for padding."""
         if self.rows is None:

@@ -57,6 +57,15 @@ class Scene:
     stamps: Tensor | None  # [B, T] float64 time stamps of the queries
     wiring: Wiring  # of the backbone
 
+    def require_own_steps(self) -> None:
+        """Refuse cross attention, for observers that need queries and keys to be the same steps."""
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        if queries != keys:
+            raise ValueError(
+                f"layer must attend to its own steps, got {queries} queries and {keys} keys; "
+                "this analysis does not know cross attention"
+            )
+
 
 class Observer(Protocol):
     """A hook that sees what a layer computes."""

@@ -99,17 +99,13 @@ class _Extremes:
         self._scene: Scene | None = None
 
     def begin(self, scene: Scene) -> None:
-        if scene.key.shape[2] != scene.query.shape[2]:
-            raise ValueError(
-                f"layer must attend to its own steps, got {scene.query.shape[2]} queries and {scene.key.shape[2]} "
-                "keys; health does not know cross attention"
-            )
+        scene.require_own_steps()
         self._scene = scene
 
     def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
         scene = self._scene
         assert scene is not None
-        flat = torch.arange(rows.start, rows.stop) if scene.queries.rows is None else scene.queries.rows[rows]
+        flat = scene.queries.places(rows)
         row, step = flat // scene.queries.length, flat % scene.queries.length
         names = ("index", "valid", "query", "key", "value")
         of_rows = {name: getattr(scene, name)[row, :, step].transpose(0, 1)[None] for name in names}

@@ -90,11 +90,7 @@ class _Collector:
         self._scene: Scene | None = None
 
     def begin(self, scene: Scene) -> None:
-        if scene.key.shape[2] != scene.query.shape[2]:
-            raise ValueError(
-                f"layer must attend to its own steps, got {scene.query.shape[2]} queries and {scene.key.shape[2]} "
-                "keys; the time between them is not known in cross attention"
-            )
+        scene.require_own_steps()
         self._scene = scene
         batch, length, rows = scene.queries.batch, scene.queries.length, scene.queries.rows
         valid = torch.ones(batch * length, dtype=torch.bool)
@@ -111,7 +107,7 @@ class _Collector:
     def see(self, rows: slice, gates: Gates, neurons: Mapping[tuple[int, ...], Tensor]) -> None:
         scene = self._scene
         assert scene is not None
-        flat = torch.arange(rows.start, rows.stop) if scene.queries.rows is None else scene.queries.rows[rows]
+        flat = scene.queries.places(rows)
         on = self._kept[flat]
         row, step = flat[on] // scene.queries.length, flat[on] % scene.queries.length
         groups = {"clock": gates.clock, **states_by_group(neurons, scene.wiring, gates.phi)}

@@ -24,7 +24,7 @@ from nacre.inspect.analysis.bin_sums import BinSums, edges_of, label_of
 from nacre.inspect.analysis.labels import layer_of
 from nacre.inspect.analysis.lesion import Lesion
 from nacre.inspect.analysis.pairs import GATES, Pairs, pairs_of
-from nacre.inspect.analysis.tuning import TooFewLabels
+from nacre.inspect.analysis.tuning import Row, TooFewLabels, name_column
 from nacre.inspect.recording.layer_writer import OF_CIRCUIT
 from nacre.inspect.recording.recording import Recording
 
@@ -78,7 +78,7 @@ class TimeTuning:
         """[H, C] whose z is above the threshold."""
         return self.z > self.threshold * (1 + TIE)  # equal ones may differ by rounding
 
-    def rows(self) -> list[dict[str, int | float | str | bool | None]]:
+    def rows(self) -> list[Row]:
         """A row for each neuron and gate of each head, the best tuned first, with its tuning curve.
 
         Gates have index -1. "highest at" and "lowest at" are the elapsed times at which the curve is highest and
@@ -88,11 +88,8 @@ class TimeTuning:
         names = _distinct(self.elapsed)
         for place in np.argsort(-self.strength, axis=None, kind="stable"):
             at = divmod(int(place), len(self.columns))
-            group, _, index = self.columns[at[1]].partition(" ")
-            row: dict[str, int | float | str | bool | None] = {"head": at[0], "group": group}
-            row["index"] = int(index or -1)
-            for name in ("strength", "null", "z", "p"):
-                row[name] = float(getattr(self, name)[at])
+            row = name_column(at[0], self.columns[at[1]])
+            row |= {name: float(getattr(self, name)[at]) for name in ("strength", "null", "z", "p")}
             row["above"] = bool(above[at])
             unknown = self.silent is None or np.isnan(self.silent[at])
             row["silent clock"] = None if unknown else float(self.silent[at])  # pyright: ignore[reportOptionalSubscript]

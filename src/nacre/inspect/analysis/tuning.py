@@ -30,6 +30,10 @@ _STILL = 1e-6  # states that differ by no more than this are the same, as in `ce
 _FEWEST = 4  # steps of a bin, about
 
 
+Row = dict[str, int | float | str | bool | None]
+"""A line of a table, by the names of its columns."""
+
+
 class TooFewLabels(ValueError):
     """There is nothing to compare; the message says what there is."""
 
@@ -82,7 +86,7 @@ class Tuning:
         """[H, C] whose information is above the threshold."""
         return self.information > self.threshold * (1 + TIE)  # equal ones may differ by rounding
 
-    def rows(self) -> list[dict[str, int | float | str | bool | None]]:
+    def rows(self) -> list[Row]:
         """A row for each neuron and gate of each head, the most informative first.
 
         Gates have index -1. The mean of a label that does not occur is None.
@@ -90,16 +94,19 @@ class Tuning:
         above, found = self.above, []
         for place in np.argsort(-self.information, axis=None, kind="stable"):
             at = divmod(int(place), len(self.columns))
-            group, _, index = self.columns[at[1]].partition(" ")
-            row: dict[str, int | float | str | bool | None] = {"head": at[0], "group": group}
-            row["index"] = int(index or -1)
-            for name in ("information", "null", "f", "p", "f_p"):
-                row[name] = float(getattr(self, name)[at])
+            row = name_column(at[0], self.columns[at[1]])
+            row |= {name: float(getattr(self, name)[at]) for name in ("information", "null", "f", "p", "f_p")}
             row["above"] = bool(above[at])
             for i, name in enumerate(self.names):
                 row[f"mean {name}"] = float(self.means[at][i]) if self.counts[i] else None
             found.append(row)
         return found
+
+
+def name_column(head: int, column: str) -> Row:
+    """The beginning of a row: "inter 3" is index 3 of its group, a gate has index -1."""
+    group, _, index = column.partition(" ")
+    return {"head": head, "group": group, "index": int(index or -1)}
 
 
 def tuning(

@@ -171,8 +171,7 @@ def gate_means(names: Sequence[str], gates: Mapping[str, Tensor], valid: Tensor)
 
 def _runs(scene: Scene, rows: slice) -> Iterator[tuple[int, int, slice]]:
     """Consecutive rows of one sequence: the sequence, the first step, and the slice of the rows."""
-    length, kept = scene.queries.length, scene.queries.rows
-    flat = torch.arange(rows.start, rows.stop) if kept is None else kept[rows].cpu()
+    length, flat = scene.queries.length, scene.queries.places(rows)
     breaks = ((flat.diff() != 1) | (flat[1:] % length == 0)).nonzero().squeeze(1) + 1
     for start, stop in itertools.pairwise([0, *breaks.tolist(), len(flat)]):
         sample, step = divmod(int(flat[start]), length)
