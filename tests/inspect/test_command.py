@@ -98,6 +98,7 @@ def test_what_cannot_be_shown_is_refused_in_words(seen, tmp_path, monkeypatch, c
     cases = [
         (["--figure", "gates", "--out", "x.jpg"], "path must end in .svg, .pdf, .png"),
         (["--figure", "circuit", "--head", 7], "head must be from 0 to 1"),
+        (["--head", 7], "head must be from 0 to 1"),
         (["--figure", "circuit", "--sample", 9], "sample must be from 0 to 1"),
         (["--figure", "circuit", "--step", 999], "step must be from 0 to 39"),
         (["--layer", "other"], "layer must name a layer of the recording, got 'other'"),

@@ -24,6 +24,7 @@ from nacre.inspect.analysis.strengths import strengths
 from nacre.inspect.analysis.time_tuning import TimeTuning, time_tuning
 from nacre.inspect.analysis.tuning import TooFewLabels, Tuning, tuning
 from nacre.inspect.options import FigureKind
+from nacre.inspect.recording.hooks import check_index
 from nacre.inspect.recording.layer_writer import SENSORY
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.viewer.command import open_recording
@@ -58,6 +59,8 @@ def inspect_run(options: InspectOptions) -> None:
     """Draw a figure, or write tables and print a summary of them."""
     console = Console(stderr=True)
     recording = open_recording(options.run, options.samples, options.data_dir, console, again=options.again)
+    check_index("head", options.head, layer_of(recording, options.layer).heads)
+    check_index("sample", options.sample, recording.samples)
     if options.figure is not None:
         from nacre.inspect.figures.style import save_figure  # matplotlib takes seconds to import
 
@@ -91,8 +94,7 @@ def _draw(figure: str, recording: Recording, options: InspectOptions, console: C
         return draw_activity(*place)
     if figure == FigureKind.ATTENTION:
         return draw_attention(*place, options.step)
-    known = 0 <= options.sample < recording.samples  # if not, the figure says so
-    middle = recording.layers[layer].length(options.sample) // 2 if known else 0
+    middle = recording.layers[layer].length(options.sample) // 2
     return draw_circuit(*place, middle if options.step is None else options.step)
 
 
