@@ -5,9 +5,13 @@ import json
 import pytest
 import torch
 
+from nacre.inspect.recording.run import load_subject
+from nacre.models.nac import PLUS
 from nacre.tasks.recipe import Profile, list_recipes, load_recipe
+from nacre.train.evaluate import predict, score
+from nacre.train.run_cell import run_cell
 from support.pages import DOCS, tool
-from support.train import MODEL, irregular, spirals
+from support.train import MODEL, cell, irregular, spirals
 
 bench_steps, take_results, write_pages = map(tool, ("bench_steps", "take_results", "write_pages"))
 estimate_grid = tool("estimate_grid")
@@ -87,6 +91,42 @@ def test_plain_recipes_are_those_of_the_standard_profile_with_a_bare_layer(tmp_p
         assert not any((made.network.block, made.network.relative, made.network.linear))
         assert (made.training.schedule, made.training.steps) == ("constant", shipped.training.steps)
         assert (made.network.d_model, made.data) == (shipped.network.d_model, shipped.data)
+
+
+def test_variants_of_nac_plus_differ_from_it_in_what_their_names_say(tmp_path, monkeypatch):
+    variants = tool("variant_recipes")
+    monkeypatch.setattr("sys.argv", ["variant_recipes.py", str(tmp_path), "spiral", "--steps", "7"])
+    variants.main()
+    assert len([*tmp_path.iterdir()]) == len(variants.VARIANTS)
+    for name, changed in variants.VARIANTS.items():
+        made = load_recipe(tmp_path / f"spiral-{name}.toml")
+        assert made.models["nac"] == {**PLUS, **changed}
+        assert changed.items().isdisjoint(PLUS.items()), "a variant that changes nothing"
+        assert (made.training.steps, made.network.d_model) == (7, 32)
+    assert {*variants.VARIANTS} == {*write_pages.module_of("nac-plus").CHANGED}
+
+
+@pytest.mark.slow
+def test_lesions_of_a_run_are_measured_once(tmp_path, monkeypatch):
+    lesions, made = tool("measure_lesions"), cell(spirals(quick_steps=6), tmp_path / "runs", "nac-plus")
+    run_cell(made)
+    for module in (lesions, tool("measured")):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["measure_lesions.py", str(made.directory)])
+    for _ in range(2):
+        lesions.main()
+    (row,) = json.loads((tmp_path / lesions.FILE).read_bytes())["runs"]
+    result = json.loads((made.directory / "result.json").read_bytes())
+    assert row["metric"]["nothing"] == pytest.approx(result["value"], rel=1e-6)
+    subject = load_subject(made.directory)
+    with torch.no_grad():
+        for name, parameter in subject.network.named_parameters():
+            if name.endswith("backbone.weights.output_scale"):
+                parameter.zero_()  # nothing of a circuit is read any more
+    outputs = predict(subject.network, subject.data, subject.test)
+    silent = score(subject.data, subject.test, outputs, torch.tensor(subject.unit)).metrics["mse"]
+    assert row["metric"]["circuit"] == pytest.approx(silent, rel=1e-6)
+    assert len({*row["metric"].values()}) == 3
 
 
 # --- what the whole table costs -----------------------------------------------------------------------------
