@@ -124,6 +124,10 @@ def part_of(batch: Batch, part: int, parts: int) -> Batch:
         torch.Size([1, 2, 1])
     """
     if part < len(batch.x):
-        return type(batch)(*(value[part::parts] for value in batch))
-    first = type(batch)(*(value[:1] for value in batch))
+        return _some(batch, slice(part, None, parts))
+    first = _some(batch, slice(1))
     return first._replace(y=torch.full_like(first.y, float("nan") if first.y.is_floating_point() else UNSCORED))
+
+
+def _some(batch: Batch, rows: slice) -> Batch:
+    return Batch(*(None if value is None else value[rows] for value in batch))  # pyright: ignore[reportArgumentType]

@@ -42,6 +42,7 @@ class Batch(NamedTuple):
         y: [B] classes, [B, T] classes of steps, [B, D] numbers or [B, T, D] numbers of steps; steps that are not
             scored, padding among them, hold `UNSCORED` or NaN.
         group: [B] what the sequence belongs to: index into the groups of the data set.
+        query_only: [B, T] bool, steps that ask and tell nothing; None where there are none.
     """
 
     x: Tensor
@@ -49,6 +50,7 @@ class Batch(NamedTuple):
     key_padding_mask: Tensor
     y: Tensor
     group: Tensor
+    query_only: Tensor | None = None
 
 
 class DatasetMetrics(Protocol):
@@ -77,6 +79,7 @@ class Dataset:
         classes: Names of the classes; empty for numbers.
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
+        query_only: [N] bool, rows that ask and tell nothing: moments whose value is wanted. None for no such rows.
         guess: Columns of `values` that are a first guess of the targets: one for all of them, or one for each.
         window: In forecasting, how many rows a window has if none is missing, and the time between them.
         test: [n] bool, the official test part; None where there is none.
@@ -106,6 +109,7 @@ class Dataset:
     classes: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     target_column: int | None = None
+    query_only: Tensor | None = None
     guess: tuple[int, ...] = ()
     window: tuple[int, float] | None = None
     test: Tensor | None = None
@@ -159,6 +163,11 @@ class Dataset:
         edges.index_add_(0, self.start[index] + self.length[index], -torch.ones_like(index))
         return (edges.cumsum(0)[:-1] > 0).nonzero().squeeze(1)
 
+    def known_values(self, index: Tensor) -> Tensor:
+        """[m, F] values of the rows of these sequences that tell something, each once."""
+        rows = self.rows(index)
+        return self.values[rows if self.query_only is None else rows[~self.query_only[rows]]]
+
     def answers(self, index: Tensor) -> Tensor:
         """Answers to be scored of these sequences: [m] classes or [m, D] numbers; those of each step once."""
         y = self.y[self.rows(index) if self.kind.each_step else index]
@@ -184,7 +193,8 @@ class Dataset:
             y = self.y[row].masked_fill(padding, UNSCORED)
         else:
             y = self.y[row].masked_fill(padding.unsqueeze(-1), float("nan"))
-        return Batch(x, self.time[row], padding, y, self.group[index])
+        asks = None if self.query_only is None else self.query_only[row] & ~padding
+        return Batch(x, self.time[row], padding, y, self.group[index], asks)
 
     def stamps(self, index: Tensor) -> Tensor:
         """[B, T] times of these sequences, as in their batch, without reading any values."""
@@ -200,6 +210,7 @@ class Dataset:
     def digest(self) -> str:
         """Checksum of everything that is learned from or scored."""
         digest = hashlib.sha256()
-        for part in (self.values, self.time, self.start, self.length, self.y, self.group):
-            digest.update(part.contiguous().numpy().tobytes())
+        for part in (self.values, self.time, self.start, self.length, self.y, self.group, self.query_only):
+            if part is not None:
+                digest.update(part.contiguous().numpy().tobytes())
         return digest.hexdigest()

@@ -143,6 +143,7 @@ class NAC(nn.Module):
         time: Tensor | None = None,
         key_time: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
+        query_only: Tensor | None = None,
         return_trace: bool = False,
     ) -> Tensor | tuple[Tensor, Trace]:
         """Attend: `layer(x, time, key_padding_mask)`, or `layer(q, k, v, time=..., key_time=...)`.
@@ -156,13 +157,16 @@ class NAC(nn.Module):
                 None: elapsed time 1.
             key_time: [B, S] or [S] stamps of the keys, for cross attention.
             key_padding_mask: [B, S] bool, True = padding: never attended, whatever it holds.
+            query_only: [B, T] bool, in self attention with `time`: steps that ask but are never attended to, such
+                as moments whose value is wanted.
             return_trace: Whether to return a `Trace` of every gate and neuron as well.
 
         Returns:
             [B, T, d_model]; zeros at padded queries and at queries without any valid key. With `return_trace`,
             a pair of that and the trace.
         """
-        inputs = prepare(self.config, self.out_proj.weight, query, key, value, time, key_time, key_padding_mask)
+        masks = key_padding_mask, query_only
+        inputs = prepare(self.config, self.out_proj.weight, query, key, value, time, key_time, *masks)
         if not return_trace:
             return self._attend(inputs, self.observer)
         builder = TraceBuilder(self.observer)

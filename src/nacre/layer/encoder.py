@@ -60,9 +60,13 @@ class ResidualBlock(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, time: Tensor | None, padding: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, time: Tensor | None, padding: Tensor | None, query_only: Tensor | None = None
+    ) -> Tensor:
         """[B, T, width] -> [B, T, width]."""
-        return self._add(x, self.attention(self.attention_norm(x), time=time, key_padding_mask=padding))
+        # Models of others need not know questions.
+        more = {} if query_only is None else {"query_only": query_only}
+        return self._add(x, self.attention(self.attention_norm(x), time=time, key_padding_mask=padding, **more))
 
     def step(self, x: Tensor, state: StreamState, time: Tensor | None) -> tuple[Tensor, StreamState]:
         """[B, width] -> [B, width], where the attention is a causal NAC layer."""
@@ -129,8 +133,14 @@ class NACEncoder(nn.Module):
         return [block for block in self.layers if isinstance(block, ResidualBlock)]
 
     @explain(RENAMED)
-    def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
-        """[B, T, d_input] -> [B, T, d_model], zeros at padded steps; time and padding as for `NAC`."""
+    def forward(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        query_only: Tensor | None = None,
+    ) -> Tensor:
+        """[B, T, d_input] -> [B, T, d_model], zeros at padded steps; other arguments as for `NAC`."""
         sequence("x", x, self.config.width, self.norm.weight)
         if key_padding_mask is not None:
             padding_mask("key_padding_mask", key_padding_mask, (x.shape[0], x.shape[1]))
@@ -138,7 +148,7 @@ class NACEncoder(nn.Module):
         if self.embed is not None:
             x = self.embed(x)
         for block in self._blocks():
-            x = block(x, time, key_padding_mask)
+            x = block(x, time, key_padding_mask, query_only)
         x = self.norm(x)
         return x if key_padding_mask is None else x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
 

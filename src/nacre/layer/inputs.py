@@ -62,6 +62,20 @@ def padding_mask(name: str, value: object, shape: tuple[int, int]) -> Tensor:
     return value
 
 
+def questions(value: object, shape: tuple[int, int], time: Tensor | None) -> Tensor:
+    """Refuse what is not a bool tensor [batch, time] of steps that only ask, or has no stamps beside it."""
+    if not isinstance(value, Tensor) or value.dtype != torch.bool:
+        got = (
+            f"got {value.dtype}; use query_only.bool()" if isinstance(value, Tensor) else _got("query_only", value)
+        )
+        raise TypeError(f"query_only must be a bool tensor with True at steps that only ask, {got}")
+    if value.shape != shape:
+        raise ValueError(f"query_only must have shape {shape} (batch, time), got {tuple(value.shape)}")
+    if time is None:
+        raise ValueError("query_only needs time: a step that only asks is known by its moment; give time stamps")
+    return value
+
+
 def time_stamps(name: str, value: object, shape: tuple[int, int]) -> Tensor:
     """Real stamps of shape [batch, time]; stamps [time] are those of every row. Refuse anything else."""
     if not isinstance(value, Tensor):
@@ -128,6 +142,7 @@ def prepare(
     time: Tensor | None,
     key_time: Tensor | None,
     mask: Tensor | None,
+    query_only: Tensor | None = None,
 ) -> Inputs:
     """Check the arguments of `NAC.forward` and blank padding.
 
@@ -139,7 +154,11 @@ def prepare(
         if key_time is not None:
             raise ValueError("key_time belongs to cross attention; in self attention give time alone")
         query, stamps = blank_padding(query, time, mask)
+        if query_only is not None:
+            return _with_questions(query, stamps, mask, query_only)
         return Inputs(query, query, query, None if stamps is None else (stamps, stamps), mask, mask)
+    if query_only is not None:
+        raise ValueError("query_only belongs to self attention; in cross attention a query is never attended to")
     _check_cross(config, weight, query, key, value)
     if (time is None) != (key_time is None):
         given, missing = ("key_time", "time") if time is None else ("time", "key_time")
@@ -158,6 +177,15 @@ def prepare(
     key, key_time = blank_padding(key, key_time, mask, "key_time")
     value, _ = blank_padding(value, None, mask)
     return Inputs(query, key, value, None if time is None or key_time is None else (time, key_time), mask, None)
+
+
+def _with_questions(x: Tensor, stamps: Tensor | None, padding: Tensor | None, query_only: Tensor) -> Inputs:
+    """Self attention in which some steps only ask: as keys they are padding."""
+    asks = questions(query_only, (x.shape[0], x.shape[1]), stamps)
+    hidden = asks if padding is None else asks | padding
+    key = x.masked_fill(hidden.unsqueeze(-1), 0)
+    both = None if stamps is None else (stamps, stamps.masked_fill(hidden, 0))
+    return Inputs(x, key, key, both, hidden, padding)
 
 
 def cross_or_self(

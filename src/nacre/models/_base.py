@@ -13,7 +13,7 @@ from nacre._util.checks import real, whole
 from nacre._util.tracing import values_are_hidden
 from nacre.layer.dynamics import LONGEST
 from nacre.layer.foreign import RENAMED, explain
-from nacre.layer.inputs import ascending, blank_padding, sequence
+from nacre.layer.inputs import ascending, blank_padding, questions, sequence
 
 _FAR, _FARTHEST = 1e30, 1e300  # units of time: what float32 and float64 hold with room to spare
 
@@ -30,6 +30,7 @@ class Steps:
     time: Tensor  # [B, T] float64, in units of time_scale; padding repeats the last valid stamp
     padding: Tensor | None  # [B, T] bool, False ... False True ... True in each row
     order: Tensor | None  # [B, T] which step was moved here; None where none had to move
+    query_only: Tensor | None = None  # [B, T] bool, steps that ask and are never attended to; None where none does
 
     def elapsed(self, first: float) -> Tensor:
         """Time since the step before: [B, T, 1], with `first` at the first step and 0 at padding.
@@ -49,14 +50,48 @@ class Steps:
         """Which steps are no padding: [B, T] bool."""
         return torch.ones_like(self.time, dtype=torch.bool) if self.padding is None else ~self.padding
 
-    def allowed_keys(self) -> Tensor | None:
-        """Which keys an attention may use, [B, 1, 1, T] bool; None for all.
+    def allowed_keys(self, causal: bool = False) -> Tensor | None:
+        """Which keys an attention may use, [B, 1, 1, T] bool; None for all. If causal, [B, 1, T, T].
 
-        Rows that are nothing but padding may use it: their outputs are discarded, but must not be NaN.
+        Queries without any key use all, so that nothing is NaN; their outputs are discarded.
         """
-        if self.padding is None:
+        hidden = self.hidden()
+        if hidden is None and not causal:
             return None
-        return (~self.padding | self.padding.all(1, keepdim=True))[:, None, None]
+        allowed = torch.ones_like(self.time, dtype=torch.bool) if hidden is None else ~hidden
+        allowed = allowed[:, None, None]
+        if causal:
+            allowed = allowed & allowed.new_ones(allowed.shape[-1:] * 2).tril()
+        return allowed | ~allowed.any(-1, keepdim=True)
+
+    def hidden(self) -> Tensor | None:
+        """Which steps are no keys, [B, T] bool: padding, and steps that only ask. None where all are keys."""
+        if self.padding is None or self.query_only is None:
+            return self.query_only if self.padding is None else self.padding
+        return self.padding | self.query_only
+
+    def split(self) -> tuple["Steps", "Questions"]:
+        """The steps that may change a state, and those that only ask, for models that go from step to step."""
+        hidden, asks = self.hidden(), self.query_only
+        assert hidden is not None
+        assert asks is not None
+        known = ~hidden
+        lengths = [self.x.shape[1]] * 2
+        if not values_are_hidden():  # in compiled programs no length may depend on values
+            lengths = [max(1, int(mask.sum(1).max())) for mask in (known, asks)]
+        steps, questions = (
+            (~mask).to(torch.uint8).argsort(dim=1, stable=True)[:, :length]
+            for mask, length in zip((known, asks), lengths, strict=True)
+        )  # [B, R] and [B, Q] their places
+        padding, time = ~known.gather(1, steps), self.time.gather(1, steps)
+        last = known.sum(1, keepdim=True).sub(1).clamp(min=0)
+        time = torch.where(padding, time.gather(1, last), time)
+        rank = known.cumsum(1) - 1  # [B, T] of the last step up to here; -1 before the first
+        before = rank.gather(1, questions)
+        passed = self.time.gather(1, questions) - time.gather(1, before.clamp(min=0))
+        place = torch.where(asks, lengths[0] + asks.cumsum(1) - 1, rank.clamp(min=0))
+        found = Questions(_take(self.x, questions), passed.clamp(0, LONGEST), before, place)
+        return Steps(_take(self.x, steps), time, padding, None), found
 
     def restore(self, y: Tensor) -> Tensor:
         """Outputs [B, T, d] of these steps, each at its place in the input, and zeros at padding."""
@@ -67,18 +102,51 @@ class Steps:
         return torch.empty_like(y).scatter(1, self.order.unsqueeze(-1).expand_as(y), y)
 
 
-def prepare(x: Tensor, time: Tensor | None, key_padding_mask: Tensor | None, time_scale: float) -> Steps:
-    """Check stamps and mask of a model's forward, and move padding to the end of each row.
+@dataclass(frozen=True)
+class Questions:
+    """Steps that only ask, apart from the others (`Steps.split`)."""
+
+    x: Tensor  # [B, Q, d_input]
+    passed: Tensor  # [B, Q] float64 time since the step before
+    before: Tensor  # [B, Q] which of the other steps that is; -1 where there is none
+    place: Tensor  # [B, T] where the output of each step is among those of other steps, then of questions
+
+    def elapsed(self, first: float) -> Tensor:
+        """Time since the step before, as in `Steps.elapsed`: [B, Q, 1]."""
+        return torch.where(self.before < 0, first, self.passed).to(self.x.dtype).unsqueeze(-1)
+
+    def state(self, states: Tensor) -> Tensor:
+        """The state before each question [B, Q, n]: of states [B, R, n] after the other steps, or zeros."""
+        return _take(states, self.before.clamp(min=0)).masked_fill((self.before < 0).unsqueeze(-1), 0)
+
+    def join(self, y: Tensor, answers: Tensor) -> Tensor:
+        """Outputs [B, T, d] in order, of the other steps [B, R, d] and of the questions [B, Q, d]."""
+        return _take(torch.cat([y, answers], 1), self.place)
+
+
+def prepare(
+    x: Tensor,
+    time: Tensor | None,
+    key_padding_mask: Tensor | None,
+    time_scale: float,
+    query_only: Tensor | None = None,
+) -> Steps:
+    """Check stamps and masks of a model's forward, and move padding to the end of each row.
 
     Without `time` the valid steps of a row are at 0, 1, 2, ...
     """
     x, stamps = blank_padding(x, time, key_padding_mask)
+    if query_only is not None:
+        query_only = questions(query_only, (x.shape[0], x.shape[1]), stamps)
+        if key_padding_mask is not None:
+            query_only = query_only & ~key_padding_mask
     if stamps is not None:
         ascending("time", stamps, key_padding_mask)
     padding, order = key_padding_mask, _order(key_padding_mask)
     if padding is not None and order is not None:
         padding = padding.gather(1, order)
-        x = x.gather(1, order.unsqueeze(-1).expand_as(x))
+        query_only = None if query_only is None else query_only.gather(1, order)
+        x = _take(x, order)
         stamps = None if stamps is None else stamps.gather(1, order)
     if stamps is None:
         stamps = torch.arange(x.shape[1], device=x.device, dtype=torch.float64).expand(x.shape[:2])
@@ -86,7 +154,12 @@ def prepare(x: Tensor, time: Tensor | None, key_padding_mask: Tensor | None, tim
         last = (~padding).sum(1, keepdim=True).sub(1).clamp(min=0)  # [B, 1]
         stamps = torch.where(padding, stamps.gather(1, last), stamps)
     # Finite whatever the unit is, so that differences are.
-    return Steps(x, (stamps / time_scale).clamp(-_FARTHEST, _FARTHEST), padding, order)
+    return Steps(x, (stamps / time_scale).clamp(-_FARTHEST, _FARTHEST), padding, order, query_only)
+
+
+def _take(x: Tensor, place: Tensor) -> Tensor:
+    """Steps [B, n, d] at places [B, n] of x [B, T, d]."""
+    return x.gather(1, place.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
 
 def _order(padding: Tensor | None) -> Tensor | None:
@@ -127,8 +200,25 @@ class SequenceModel(nn.Module, ABC):
     def run(self, steps: Steps) -> Tensor:
         """Outputs [B, T, d_model] of clean steps; those of padding may be anything finite."""
 
+    def ask(self, steps: Steps) -> Tensor:
+        """The same where some steps only ask (`steps.query_only`).
+
+        An attention masks them as keys in `run`; where there is no key, the answer is zeros. A model that goes
+        from step to step overrides this.
+        """
+        hidden = steps.hidden()
+        assert hidden is not None
+        keys = (~hidden).cumsum(1) if getattr(self, "causal", False) else (~hidden).sum(1, keepdim=True)
+        return self.run(steps).masked_fill((keys == 0).unsqueeze(-1), 0)
+
     @explain(RENAMED)
-    def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        query_only: Tensor | None = None,
+    ) -> Tensor:
         """Outputs [B, T, d_model], zeros at padded steps.
 
         Computes in the precision of the weights, under autocast too: solvers and filters need it.
@@ -138,13 +228,15 @@ class SequenceModel(nn.Module, ABC):
             time: [B, T] time stamps that never go back, or [T] for all rows; None means 0, 1, 2, ... Models that
                 do not use time check it all the same.
             key_padding_mask: [B, T] bool, True = padding, anywhere in a row.
+            query_only: [B, T] bool, with `time`: steps that ask but are never attended to and never change a
+                state, such as moments whose value is wanted.
         """
         self.aux_loss = None
         weight = next(self.parameters())
         sequence("x", x, self.d_input, weight)
         with torch.autocast(x.device.type, enabled=False):
-            steps = prepare(x.to(weight.dtype), time, key_padding_mask, self.time_scale)
-            return steps.restore(self.run(steps))
+            steps = prepare(x.to(weight.dtype), time, key_padding_mask, self.time_scale, query_only)
+            return steps.restore(self.run(steps) if query_only is None else self.ask(steps))
 
     def to_config(self) -> dict[str, Any]:
         """Plain data from which `from_config` makes the same module, without its weights."""

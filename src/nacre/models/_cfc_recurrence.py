@@ -1,7 +1,7 @@
 """The recurrence of closed-form continuous-time networks (CfC), compiled or step by step in PyTorch."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -33,15 +33,24 @@ class ClosedForm(nn.Module):
 
     def forward(self, drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor) -> Tensor:
         """See `run_steps`."""
+        loop = functools.partial(run_steps, update=self._update())
         if self.mode == "pure":
-            update = functools.partial(decaying, rate=self.decay_rate.abs(), amplitude=self.amplitude)
-            return run_steps(drive, elapsed, recurrent, *later, update=update)
+            return loop(drive, elapsed, recurrent, *later)
         gate = self.mode == "default"
-        loop = functools.partial(run_steps, update=functools.partial(mixed, gate=gate))
         if len(later) in (0, 2) and not elapsed.requires_grad and library.runs(drive, elapsed, recurrent, *later):
             weight, bias = later or (None, None)
             return run_layer(drive, elapsed, recurrent, weight, bias, gate=gate, loop=loop)
         return loop(drive, elapsed, recurrent, *later)
+
+    def step(self, drive: Tensor, elapsed: Tensor, *later: Tensor) -> Tensor:
+        """States [B, T, n] after one step each, if `drive` [B, T, k] holds what the states before it add, too."""
+        values = later_values(drive.flatten(0, 1), _pairs(later))
+        return self._update()(values, elapsed.flatten(0, 1)).unflatten(0, drive.shape[:2])
+
+    def _update(self) -> Update:
+        if self.mode == "pure":
+            return functools.partial(decaying, rate=self.decay_rate.abs(), amplitude=self.amplitude)
+        return functools.partial(mixed, gate=self.mode == "default")
 
     def extra_repr(self) -> str:
         """The mode."""
@@ -67,17 +76,25 @@ def run_steps(drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor 
         *later: Weight [k, k'] and bias [k'] of each further layer, which a tanh precedes. None is ignored.
         update: The next state [B, n] from the last layer's values [B, k'] and elapsed [B, 1].
     """
-    tensors = [tensor for tensor in later if tensor is not None]
-    layers = list(zip(tensors[::2], tensors[1::2], strict=True))
+    layers = _pairs(later)
     state = drive.new_zeros(drive.shape[0], recurrent.shape[0])
     states = []
     for now, dt in zip(*unbind_time([drive, elapsed]), strict=True):
-        values = torch.addmm(now, state, recurrent)
-        for weight, bias in layers:
-            values = torch.addmm(bias, values.tanh(), weight)
-        state = update(values, dt)
+        state = update(later_values(torch.addmm(now, state, recurrent), layers), dt)
         states.append(state)
     return torch.stack(states, 1)
+
+
+def later_values(values: Tensor, layers: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Values [B, k'] of the last layer, from those [B, k] of the first."""
+    for weight, bias in layers:
+        values = torch.addmm(bias, values.tanh(), weight)
+    return values
+
+
+def _pairs(later: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+    tensors = [tensor for tensor in later if tensor is not None]
+    return list(zip(tensors[::2], tensors[1::2], strict=True))
 
 
 def mixed(heads: Tensor, elapsed: Tensor, gate: bool) -> Tensor:

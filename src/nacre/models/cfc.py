@@ -2,6 +2,7 @@
 
 import itertools
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -85,6 +86,15 @@ class CfC(SequenceModel):
         drive = linear(steps.x, weight[:, : self.d_input], bias)  # [B, T, k]
         recurrent = weight[:, self.d_input :].T
         return self.recurrence(drive, held_for(steps), recurrent, *(x for w, b in later for x in (w.T, b)))
+
+    def ask(self, steps: Steps) -> Tensor:
+        """See `SequenceModel`."""
+        known, questions = steps.split()
+        y = self.run(known)
+        (weight, bias), *later = self._weights()
+        drive = linear(torch.cat([questions.x, questions.state(y)], -1), weight, bias)  # [B, Q, k]
+        answers = self.recurrence.step(drive, questions.elapsed(1.0), *(x for w, b in later for x in (w.T, b)))
+        return questions.join(y, answers)
 
     def _weights(self) -> list[tuple[Tensor, Tensor]]:
         """Weight and bias of every layer, with the constants of LeCun's tanh in them, so that tanh is plain."""

@@ -55,8 +55,9 @@ class SDPA(AttentionModel):
         projections = (self.query_proj, self.key_proj, self.value_proj)
         q, k, v = (heads_of(project(steps.x), self.num_heads) for project in projections)  # [B, H, T, D]
         # Padding comes last, so a causal query cannot see it.
-        allowed = None if self.causal else steps.allowed_keys()
+        plain = self.causal and steps.query_only is None
+        allowed = None if plain else steps.allowed_keys(self.causal)
         y = scaled_dot_product_attention(
-            q, k, v, attn_mask=allowed, dropout_p=self.dropout if self.training else 0.0, is_causal=self.causal
+            q, k, v, attn_mask=allowed, dropout_p=self.dropout if self.training else 0.0, is_causal=plain
         )
         return self.out_proj(join_heads(y))

@@ -11,7 +11,7 @@ from nacre._util.checks import flag, real, whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.io import saveable
 from nacre.layer.foreign import RENAMED, explain
-from nacre.layer.inputs import padding_mask, sequence, time_stamps
+from nacre.layer.inputs import padding_mask, questions, sequence, time_stamps
 from nacre.models._registry import create, model_info, model_options
 from nacre.models.nac import FIRST_PLUS
 from nacre.tasks.convolution import TemporalConvolution
@@ -30,6 +30,7 @@ class LayerInput(NamedTuple):
     time: Tensor  # [B, tokens]
     padding: Tensor  # [B, tokens]
     base: Tensor | None  # [B, 1 or outputs] or, each step, [B, tokens, 1 or outputs], in the data's units
+    query_only: Tensor | None = None  # [B, tokens]
 
 
 @saveable("network")
@@ -149,7 +150,7 @@ class TaskNetwork(nn.Module):
         if data.has_images:
             self.shift, self.scale = (torch.full_like(self.shift, 127.5) for _ in range(2))
         else:
-            rows = relative_rows(data, train) if self._from_last else data.values[data.rows(train)].double()
+            rows = relative_rows(data, train) if self._from_last else data.known_values(train).double()
             self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
         if not self.kind.has_classes:
             mean, spread = answer_scale(data, train, self.relative_to)
@@ -161,22 +162,43 @@ class TaskNetwork(nn.Module):
         return bool(self.relative_to) and self.kind is Kind.FORECASTING
 
     @explain(RENAMED)
-    def forward(self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        time: Tensor,
+        key_padding_mask: Tensor | None = None,
+        query_only: Tensor | None = None,
+    ) -> Tensor:
         """Answers [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
 
         Args:
             x: [B, T, d_input] features as they are in the data, or [B, T, height, width, d_input] images.
             time: [B, T] stamps that never go back, in the data's unit, or [T] for all rows.
             key_padding_mask: [B, T] bool, True = padding, at the end of rows; None where there is none.
+            query_only: [B, T] bool, steps that ask and tell nothing, where each step is answered; None for none.
         """
-        return self.from_tokens(*self.tokens(x, time, key_padding_mask))
+        return self.from_tokens(*self.tokens(x, time, key_padding_mask, query_only))
 
-    def from_tokens(self, x: Tensor, time: Tensor, padding: Tensor, base: Tensor | None = None) -> Tensor:
+    def from_tokens(
+        self,
+        x: Tensor,
+        time: Tensor,
+        padding: Tensor,
+        base: Tensor | None = None,
+        query_only: Tensor | None = None,
+    ) -> Tensor:
         """Answers to what `tokens` gave: the second half of `forward`."""
-        states = self.layer(x, time=time, key_padding_mask=padding)  # [B, tokens, d_model]
+        more = {} if query_only is None else {"query_only": query_only}  # layers of others need not know them
+        states = self.layer(x, time=time, key_padding_mask=padding, **more)  # [B, tokens, d_model]
         return self.answer(states if self.kind.each_step else self._read_out(states, padding), base)
 
-    def tokens(self, x: Tensor, time: Tensor, key_padding_mask: Tensor | None = None) -> LayerInput:
+    def tokens(
+        self,
+        x: Tensor,
+        time: Tensor,
+        key_padding_mask: Tensor | None = None,
+        query_only: Tensor | None = None,
+    ) -> LayerInput:
         """What the layer reads."""
         if self.eye is None:
             sequence("x", x, len(self.shift), x)  # in any precision: scaling comes first
@@ -186,9 +208,12 @@ class TaskNetwork(nn.Module):
         if padding is None:
             padding = torch.zeros(shape, dtype=torch.bool, device=x.device)
         padding_mask("key_padding_mask", padding, shape)
+        origin = time[:, :1]
+        if query_only is not None:
+            origin = self._check_questions(query_only, time, padding)
         if self.eye is None:
             x = x.masked_fill(padding.unsqueeze(-1), 0)  # it may hold anything
-        time = time - time[:, :1]  # some layers use absolute stamps; those of test data were never seen
+        time = time - origin  # some layers use absolute stamps; those of test data were never seen
         base = x[..., self.relative_to] if self.relative_to else None
         if self._from_last:
             last = x.take_along_dim(_last(padding), 1)  # [B, 1, F]
@@ -202,7 +227,19 @@ class TaskNetwork(nn.Module):
         if not self.frames:
             x = torch.cat([x, (time / self.time_scale).to(x.dtype).unsqueeze(-1)], -1)
         x, time, padding = self.front(x.masked_fill(padding.unsqueeze(-1), 0.0), time, padding)
-        return LayerInput(x, time, padding, base)
+        return LayerInput(x, time, padding, base, query_only)
+
+    def _check_questions(self, query_only: Tensor, time: Tensor, padding: Tensor) -> Tensor:
+        """The time [B, 1] of the first step that tells something; refuses questions where they make no sense."""
+        questions(query_only, (time.shape[0], time.shape[1]), time)
+        if not self.kind.each_step:
+            raise ValueError(f"query_only is for kinds with an answer for each step, not for {self.kind}")
+        if self.config["conv"]:
+            raise ValueError(
+                "query_only needs a network without conv: a convolution would mix questions into steps"
+            )
+        told = ~(query_only | padding)
+        return time.gather(1, told.int().argmax(1, keepdim=True))
 
     def answer(self, states: Tensor, base: Tensor | None = None) -> Tensor:
         """Answers [..., outputs] to states [..., d_model] of the layer, on top of the base."""

@@ -31,13 +31,19 @@ class ModelStack(nn.Module):
         self.blocks = nn.ModuleList(ResidualBlock(model, d_model, 4 * d_model, dropout) for model in models)
         self.norm = nn.LayerNorm(d_model)
 
-    def forward(self, x: Tensor, time: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        query_only: Tensor | None = None,
+    ) -> Tensor:
         """[B, T, d_input] -> [B, T, d_model], zeros at padded steps."""
         if key_padding_mask is not None:
             x = x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
         x = self.embed(x)
         for block in self.blocks:
-            x = block(x, time, key_padding_mask)
+            x = block(x, time, key_padding_mask, query_only)
         x = self.norm(x)
         return x if key_padding_mask is None else x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
 

@@ -80,6 +80,7 @@ def gaps(
         groups=tuple(f"week {number}" for number in weeks.tolist()),
         features=(*series.features, "seen", "guess"),
         targets=(target,),
+        query_only=torch.from_numpy(~known.reshape(-1)),
         guess=(len(series.features) + 1,),
         time_unit="hours",
         form=source.form,

@@ -71,6 +71,7 @@ def load_spirals(n: int = 300, seed: int = 0, spread: float = 0.02) -> Dataset:
         groups=tuple(f"spiral {i}" for i in range(n)),
         features=("x", "y", "seen"),
         targets=("x", "y"),
+        query_only=values[:, 2] == 0,
         part=(place >= HALF).long(),
         parts=("interpolation", "extrapolation"),
         time_unit="radians",

@@ -19,8 +19,8 @@ from nacre.tasks.network import TaskNetwork
 
 _AT_ONCE = 256  # windows of a drive
 
-Inputs = tuple[Tensor, Tensor | None, Tensor | None]
-"""x [B, T, ...], stamps [B, T] and padding mask [B, T]."""
+Inputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+"""x [B, T, ...], stamps, padding mask, and steps that only ask, [B, T] each."""
 
 
 def inputs_of(
@@ -37,13 +37,13 @@ def inputs_of(
         # Where no layer was given stamps, the recording counts steps, but the layers must not see that.
         timed = isinstance(model, TaskNetwork) or any(layer.has("time") for layer in recording.layers.values())
         x = read("x").to(next(model.parameters()).dtype).unsqueeze(0)
-        padding = read("padding").unsqueeze(0) if recording.has("padding") else None
-        yield x, read("time").unsqueeze(0) if timed else None, padding
+        masks = (read(m).unsqueeze(0) if recording.has(m) else None for m in ("padding", "query_only"))
+        yield x, read("time").unsqueeze(0) if timed else None, *masks
         return
     for first in range(0, length, at_once):
         start, stop = max(0, first - window + 1), min(first + at_once, length)
         frames, time = read("x", start, stop), read("time", start, stop)
-        yield windows_of(frames, time, first - start, stop - start, window)[:3]
+        yield *windows_of(frames, time, first - start, stop - start, window)[:3], None
 
 
 class Rerun:

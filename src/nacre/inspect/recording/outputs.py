@@ -19,16 +19,18 @@ class Outputs:
 
 
 @torch.no_grad()
-def outputs_of(model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor | None) -> Outputs:
-    """Run a model once on x [B, T, ...], stamps [B, T] and padding mask [B, T].
+def outputs_of(
+    model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor | None, query_only: Tensor | None = None
+) -> Outputs:
+    """Run a model once on x [B, T, ...], stamps, padding mask and steps that only ask, [B, T] each.
 
-    The model is a task network, or any module that takes x and perhaps `time` and `key_padding_mask`.
+    The model is a task network, or any module that takes x and perhaps `time`, `key_padding_mask`, `query_only`.
     """
     if isinstance(model, TaskNetwork):
-        return from_tokens(model, *tokens_of(model, x, time, padding))
+        return from_tokens(model, *tokens_of(model, x, time, padding, query_only))
     known = inspect.signature(model.forward).parameters
     any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
-    given = {"time": time, "key_padding_mask": padding}
+    given = {"time": time, "key_padding_mask": padding, "query_only": query_only}
     y = model(x, **{k: value for k, value in given.items() if value is not None and (any_name or k in known)})
     if not isinstance(y, torch.Tensor) or y.dim() not in (2, 3):
         got = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
@@ -37,16 +39,23 @@ def outputs_of(model: nn.Module, x: Tensor, time: Tensor | None, padding: Tensor
 
 
 @torch.no_grad()
-def tokens_of(network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None) -> LayerInput:
+def tokens_of(
+    network: TaskNetwork, x: Tensor, time: Tensor | None, padding: Tensor | None, query_only: Tensor | None = None
+) -> LayerInput:
     """What a task network gives its layer."""
     if time is None:
         raise ValueError("a task network needs time; give stamps [batch, steps] in the unit of its data")
-    return network.tokens(x, time, padding)
+    return network.tokens(x, time, padding, query_only)
 
 
 @torch.no_grad()
 def from_tokens(
-    network: TaskNetwork, x: Tensor, time: Tensor, padding: Tensor, base: Tensor | None = None
+    network: TaskNetwork,
+    x: Tensor,
+    time: Tensor,
+    padding: Tensor,
+    base: Tensor | None = None,
+    query_only: Tensor | None = None,
 ) -> Outputs:
     """Answers of a network to its own tokens."""
     states: list[Tensor] = []
@@ -56,7 +65,7 @@ def from_tokens(
 
     hook = network.layer.register_forward_hook(keep)
     try:
-        answer = network.from_tokens(x, time, padding, base)
+        answer = network.from_tokens(x, time, padding, base, query_only)
     finally:
         hook.remove()
     if network.kind.each_step:

@@ -24,6 +24,7 @@ def record(
     x: Tensor,
     time: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
+    query_only: Tensor | None = None,
     *,
     out: str | os.PathLike[str],
     dtype: str = "float32",
@@ -34,10 +35,11 @@ def record(
     What is written is what this very forward pass computed. In float32 it has the same bits.
 
     Args:
-        model: Any module with NAC layers that takes x, and `time` and `key_padding_mask` if they are given.
+        model: Any module with NAC layers that takes x and, as far as they are given, the next three by name.
         x: [B, T, F] sequences.
         time: [B, T] stamps, or [T] for all sequences.
         key_padding_mask: [B, T] bool, True = padding.
+        query_only: [B, T] bool, steps that ask and are never attended to.
         out: Directory of the recording; an earlier recording there is replaced.
         dtype: "float32", or "float16" for half the size.
         detail: "pairs" keeps states of every pair of a step and a key, "means" their means over keys by attention.
@@ -68,14 +70,15 @@ def record(
             return LayerWriter(writer.new_layer(name), layer, dtype, Detail(detail), samples)
 
         with watching(model, new) as layers:
-            y = outputs_of(model, x, time, key_padding_mask)
+            y = outputs_of(model, x, time, key_padding_mask, query_only)
         for layer in layers.values():
             layer.finish()
         curve = y.curve.shape[1]
         for sample in range(samples):
             writer.put_inputs(sample, x[sample], None if time is None else time[sample], steps)
-            if key_padding_mask is not None:
-                writer.put("padding", sample, 0, key_padding_mask[sample].numpy(), steps)
+            for name, mask in (("padding", key_padding_mask), ("query_only", query_only)):
+                if mask is not None:
+                    writer.put(name, sample, 0, mask[sample].numpy(), steps)
             writer.put("output", sample, 0, y.curve[sample].float().numpy(), curve)
         about = Description(
             name=type(model).__name__,

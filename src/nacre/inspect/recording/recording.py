@@ -83,7 +83,7 @@ class Recording:
         return load(self.path / MODEL, allow_nonfinite=True)
 
     def has(self, name: str) -> bool:
-        """Whether there is an array "x", "time", "padding", "output", "answer" or "truth"."""
+        """Whether there is an array "x", "time", "padding", "query_only", "output", "answer" or "truth"."""
         return name in self._arrays
 
     def length(self, name: str, sample: int) -> int:

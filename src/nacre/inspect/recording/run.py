@@ -145,8 +145,10 @@ def _record_sequences(
 
             batch = data.batch(index[sample : sample + 1])
             with watching(network, observer):
-                y = outputs_of(network, batch.x, batch.time, None)
+                y = outputs_of(network, batch.x, batch.time, None, batch.query_only)
             writer.put_inputs(sample, batch.x[0], batch.time[0], longest)
+            if batch.query_only is not None:
+                writer.put("query_only", sample, 0, batch.query_only[0].numpy(), longest)
             steps = max(curve) if done else y.curve.shape[1]
             curve[sample] = y.curve.shape[1]
             writer.put("output", sample, 0, y.curve[0].float().numpy(), steps)
