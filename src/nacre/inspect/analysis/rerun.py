@@ -37,8 +37,8 @@ def inputs_of(
         # Where no layer was given stamps, the recording counts steps, but the layers must not see that.
         timed = isinstance(model, TaskNetwork) or any(layer.has("time") for layer in recording.layers.values())
         x = read("x").to(next(model.parameters()).dtype).unsqueeze(0)
-        masks = (read(m).unsqueeze(0) if recording.has(m) else None for m in ("padding", "query_only"))
-        yield x, read("time").unsqueeze(0) if timed else None, *masks
+        padding, asks = (read(m).unsqueeze(0) if recording.has(m) else None for m in ("padding", "query_only"))
+        yield x, read("time").unsqueeze(0) if timed else None, padding, asks
         return
     for first in range(0, length, at_once):
         start, stop = max(0, first - window + 1), min(first + at_once, length)
