@@ -1,5 +1,6 @@
 """Batches for training and scoring: everyone once an epoch, the same order whenever it is asked for."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -132,6 +133,7 @@ def test_steps_of_an_epoch():
 
 def test_a_loader_gives_the_batches_of_a_round():
     data = ragged(Kind.STEP_CLASSIFICATION, n=20)
+    data = replace(data, query_only=torch.rand(len(data.values)) < 0.5)
     sampler = Rounds(data.length, torch.arange(20), 6, 4, 0)
     loaded = list(DataLoader(Indexed(data), sampler=sampler, batch_size=None))
     assert len(loaded) == 4

@@ -99,13 +99,25 @@ def test_a_sequence_in_a_batch_is_the_sequence_alone():
 
 def test_dtypes_of_a_batch():
     batch = some(Kind.STEP_CLASSIFICATION).batch(torch.tensor([0, 1]))
-    assert [part.dtype for part in batch] == [
+    assert batch.query_only is None
+    assert [part.dtype for part in batch[:-1]] == [
         torch.float32,
         torch.float64,
         torch.bool,
         torch.int64,
         torch.int64,
     ]
+
+
+def test_rows_that_only_ask():
+    table = some(Kind.STEP_CLASSIFICATION, [(0, 3), (2, 2)])
+    asks = torch.arange(len(table.values)) % 2 == 0
+    asking = dataclasses.replace(table, query_only=asks)
+    batch = asking.batch(torch.tensor([0, 1]))
+    assert batch.query_only.tolist() == [[True, False, True], [True, False, False]]  # padding asks nothing
+    assert asking.known_values(torch.tensor([0, 1])).tolist() == table.values[[1, 3]].tolist()
+    assert table.known_values(torch.tensor([1])).tolist() == table.values[[2, 3]].tolist()
+    assert asking.digest != table.digest != dataclasses.replace(table, query_only=~asks).digest
 
 
 def test_padding_hides_numbers_that_are_not_finite():

@@ -186,7 +186,7 @@ def test_a_trace_is_of_the_layer_in_the_network_and_leaves_no_observer(small):
     hook = layer.register_forward_pre_hook(lambda _, args, kwargs: inputs.append((args, kwargs)), with_kwargs=True)
     with torch.no_grad():
         batch = task.data.batch(task.splits[0].test[:1])
-        network(batch.x, batch.time, batch.key_padding_mask)
+        network(batch.x, batch.time, batch.key_padding_mask, query_only=batch.query_only)
         hook.remove()
         (args, kwargs) = inputs[0]
         again = layer(*args, **kwargs, return_trace=True)[1]

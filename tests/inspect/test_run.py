@@ -122,9 +122,10 @@ def test_the_layer_in_a_recording_is_the_layer(run_of):
     assert list(recording.layers) == [NAC_LAYER]
     for sample in range(3):
         batch = task.data.batch(index[sample : sample + 1])
-        tokens, time, padding, _ = network.tokens(batch.x, batch.time, batch.key_padding_mask)
+        given = network.tokens(batch.x, batch.time, batch.key_padding_mask, query_only=batch.query_only)
+        tokens, time = given.x, given.time
         with torch.no_grad():
-            nac, call = layer_call(network, tokens, time, padding)
+            nac, call = layer_call(network, *given)
             _, trace = nac(**call, return_trace=True)
         length = tokens.shape[1]
         assert layer.length(sample) == recording.length("output", sample) == length
@@ -147,7 +148,7 @@ def test_where_a_network_answers_once_its_curve_is_what_it_reads_of_each_state(r
     index = task.splits[1].test[:3]
     for sample in range(3):
         batch = task.data.batch(index[sample : sample + 1])
-        tokens, time, padding, base = network.tokens(batch.x, batch.time, batch.key_padding_mask)
+        tokens, time, padding, base, _ = network.tokens(batch.x, batch.time, batch.key_padding_mask)
         with torch.no_grad():
             states = network.layer(tokens, time=time, key_padding_mask=padding)
             want = network.answer(states, None if base is None else base.unsqueeze(1))[0]

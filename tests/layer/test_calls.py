@@ -63,7 +63,9 @@ def test_too_much_by_position():
         layer()(X, K, V, PADDING)
     with refused("NAC takes 2 options by position, d_model, num_heads, got 3; give d_input, top_k", TypeError):
         nacre.NAC(8, 2, 0.1)
-    with refused("NACEncoder takes 3 arguments by position, x, time, .* got 4; give others by name", TypeError):
+    with refused(
+        "NACEncoder takes 3 arguments by position, x, time, .* got 4; give query_only by name", TypeError
+    ):
         nacre.NACEncoder(CONFIG, 1)(X, TIME, PADDING, True)
 
 
@@ -97,7 +99,7 @@ def test_the_encoder_shows_the_line_to_write():
 def test_signatures_are_those_of_the_methods():
     assert list(inspect.signature(nacre.NAC).parameters)[:3] == ["d_model", "num_heads", "d_input"]
     forward = inspect.signature(nacre.NAC.forward).parameters
-    assert " ".join(forward) == "self query key value time key_time key_padding_mask return_trace"
+    assert " ".join(forward) == "self query key value time key_time key_padding_mask query_only return_trace"
     assert forward["time"].kind is inspect.Parameter.KEYWORD_ONLY
 
 

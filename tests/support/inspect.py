@@ -62,12 +62,12 @@ def write(path, states, answers, *, gates=None, truth=None, inputs=None, start=0
 NAC_LAYER = "layer.blocks.0.attention"  # of a task network
 
 
-def layer_call(network, x, time, padding, base=None):
+def layer_call(network, x, time, padding, base=None, query_only=None):
     """The NAC layer of a task network, and what it is called with when the network reads these tokens."""
     stack = network.layer
     block = stack.blocks[0]
     x = block.attention_norm(stack.embed(x.masked_fill(padding.unsqueeze(-1), 0)))
-    return block.attention, {"query": x, "time": time, "key_padding_mask": padding}
+    return block.attention, {"query": x, "time": time, "key_padding_mask": padding, "query_only": query_only}
 
 
 def slow(random, steps, columns, memory=0.95):

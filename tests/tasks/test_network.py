@@ -278,3 +278,28 @@ def test_a_shift_of_all_stamps_changes_nothing(model):
     batch = data.batch(torch.arange(6))
     outputs = [network(batch.x, batch.time + shift, batch.key_padding_mask) for shift in (0.0, 1e6)]
     torch.testing.assert_close(*outputs)
+
+
+@pytest.mark.parametrize("model", ["sdpa", "nac-plus", "cfc-fc"])
+def test_questions_change_no_other_answer(model):
+    data = ragged(Kind.STEP_REGRESSION)
+    network = make(data, model).eval()
+    x, time, padding = tiny()
+    asks = torch.tensor([[1, 0, 1, 0, 1, 1], [0, 1, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0]]).bool() & ~padding
+    y = network(x, time, padding, query_only=asks)
+    for row in range(3):
+        kept = ~(padding | asks)[row]
+        alone = network(x[row : row + 1, kept], time[row : row + 1, kept])
+        torch.testing.assert_close(y[row, kept], alone[0], rtol=1e-4, atol=1e-5)
+    other = network(x + 10 * asks.unsqueeze(-1), time, padding, query_only=asks)
+    assert torch.equal(other[~asks], y[~asks])
+    assert not torch.equal(other[asks], y[asks])
+
+
+def test_questions_are_refused_where_they_make_no_sense():
+    x, time, _ = tiny()
+    asks = torch.zeros(3, 6, dtype=torch.bool)
+    with refused("query_only is for kinds with an answer for each step, not for regression", ValueError):
+        make(ragged(Kind.REGRESSION))(x, time, query_only=asks)
+    with refused("query_only needs a network without conv", ValueError):
+        make(ragged(Kind.STEP_REGRESSION), conv=[[4, 3, 1]])(x, time, query_only=asks)

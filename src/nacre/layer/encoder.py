@@ -138,6 +138,7 @@ class NACEncoder(nn.Module):
         x: Tensor,
         time: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
+        *,
         query_only: Tensor | None = None,
     ) -> Tensor:
         """[B, T, d_input] -> [B, T, d_model], zeros at padded steps; other arguments as for `NAC`."""

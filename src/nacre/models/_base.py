@@ -217,6 +217,7 @@ class SequenceModel(nn.Module, ABC):
         x: Tensor,
         time: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
+        *,
         query_only: Tensor | None = None,
     ) -> Tensor:
         """Outputs [B, T, d_model], zeros at padded steps.

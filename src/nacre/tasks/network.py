@@ -167,6 +167,7 @@ class TaskNetwork(nn.Module):
         x: Tensor,
         time: Tensor,
         key_padding_mask: Tensor | None = None,
+        *,
         query_only: Tensor | None = None,
     ) -> Tensor:
         """Answers [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
@@ -177,7 +178,7 @@ class TaskNetwork(nn.Module):
             key_padding_mask: [B, T] bool, True = padding, at the end of rows; None where there is none.
             query_only: [B, T] bool, steps that ask and tell nothing, where each step is answered; None for none.
         """
-        return self.from_tokens(*self.tokens(x, time, key_padding_mask, query_only))
+        return self.from_tokens(*self.tokens(x, time, key_padding_mask, query_only=query_only))
 
     def from_tokens(
         self,
@@ -197,6 +198,7 @@ class TaskNetwork(nn.Module):
         x: Tensor,
         time: Tensor,
         key_padding_mask: Tensor | None = None,
+        *,
         query_only: Tensor | None = None,
     ) -> LayerInput:
         """What the layer reads."""

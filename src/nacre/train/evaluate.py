@@ -39,7 +39,7 @@ def outputs_of(network: TaskNetwork, data: Dataset, index: Tensor) -> list[Tenso
     outputs: dict[int, Tensor] = {}
     for place in by_length(data.length[index], torch.arange(len(index)), BATCH):  # places in the index
         batch = data.batch(index[place])
-        out = network(batch.x, batch.time, batch.key_padding_mask, batch.query_only)
+        out = network(batch.x, batch.time, batch.key_padding_mask, query_only=batch.query_only)
         if data.kind.each_step:
             parts = [row[~padding] for row, padding in zip(out, batch.key_padding_mask, strict=True)]
         else:

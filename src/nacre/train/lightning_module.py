@@ -60,7 +60,7 @@ class Training(L.LightningModule):
         """What this process adds to the mean loss of a batch: all of it, if it is alone."""
         group = self.group
         part = batch if group.size == 1 else part_of(batch, group.rank, group.size)
-        out = self.network(part.x, part.time, part.key_padding_mask, part.query_only)
+        out = self.network(part.x, part.time, part.key_padding_mask, query_only=part.query_only)
         loss = self.network.loss(out, part.y)
         if group.size == 1:
             return loss

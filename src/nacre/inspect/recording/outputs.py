@@ -45,7 +45,7 @@ def tokens_of(
     """What a task network gives its layer."""
     if time is None:
         raise ValueError("a task network needs time; give stamps [batch, steps] in the unit of its data")
-    return network.tokens(x, time, padding, query_only)
+    return network.tokens(x, time, padding, query_only=query_only)
 
 
 @torch.no_grad()
