@@ -67,3 +67,36 @@ def test_blocks_have_wirings_of_their_own():
     assert seeds == [seeds[0], seeds[0] + 1, seeds[0] + 2]
     with pytest.raises(ValueError, match="depth must be 1 without blocks, got 2"):
         TaskNetwork("nac", "classification", 3, 2, d_model=8, num_heads=2, block=False, depth=2)
+
+
+@pytest.mark.parametrize(("name", "depth"), [("sdpa", 2), ("cfc-fc", 1), ("nac", 2), ("nac-plus", 1)])
+def test_the_one_step_that_is_read_is_that_of_all_steps(name, depth):
+    stack = ModelStack(models(name, depth), 5, 8).double()
+    x, time, padding = batch()
+    x = x.double().requires_grad_()
+    last = (~padding).sum(1, keepdim=True) - 1  # [B, 1]
+    got = stack(x, time, padding, read=last)
+    want = stack(x, time, padding).take_along_dim(last.unsqueeze(-1), 1)
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
+    gradients = [torch.autograd.grad(y.square().sum(), [x, *stack.parameters()]) for y in (got, want)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
+
+
+class Watching:
+    def __init__(self):
+        self.scenes = []
+
+    def begin(self, scene):
+        self.scenes.append(scene)
+
+    def see(self, rows, gates, neurons):
+        pass
+
+
+def test_an_observed_layer_answers_every_step():
+    (model,) = models("nac", 1)
+    model.observer = Watching()
+    x, time, padding = batch()
+    ModelStack([model], 5, 8)(x, time, padding, read=torch.zeros(3, 1, dtype=torch.int64))
+    assert (model.observer.scenes[0].valid.any(-1).any(1) == ~padding).all()

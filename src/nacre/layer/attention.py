@@ -58,6 +58,7 @@ class NAC(nn.Module):
     """
 
     aux_loss = None  # models may add to the loss; this one adds nothing
+    takes_key_only = True  # it saves time where not all answers are read
     observer: Observer | None = None
     """Sees every forward pass without changing it; set by `nacre.inspect` while it records."""
 
@@ -144,6 +145,7 @@ class NAC(nn.Module):
         key_time: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
         query_only: Tensor | None = None,
+        key_only: Tensor | None = None,
         return_trace: bool = False,
     ) -> Tensor | tuple[Tensor, Trace]:
         """Attend: `layer(x, time, key_padding_mask)`, or `layer(q, k, v, time=..., key_time=...)`.
@@ -159,13 +161,15 @@ class NAC(nn.Module):
             key_padding_mask: [B, S] bool, True = padding: never attended, whatever it holds.
             query_only: [B, T] bool, in self attention with `time`: steps that ask but are never attended to, such
                 as moments whose value is wanted.
+            key_only: [B, T] bool, in self attention: steps that are attended to but not answered, which saves
+                time where only some answers are read; their outputs are zeros.
             return_trace: Whether to return a `Trace` of every gate and neuron as well.
 
         Returns:
-            [B, T, d_model]; zeros at padded queries and at queries without any valid key. With `return_trace`,
-            a pair of that and the trace.
+            [B, T, d_model]; zeros at queries that are padded, not answered, or without any valid key. With
+            `return_trace`, a pair of that and the trace.
         """
-        masks = key_padding_mask, query_only
+        masks = key_padding_mask, query_only, key_only
         inputs = prepare(self.config, self.out_proj.weight, query, key, value, time, key_time, *masks)
         if not return_trace:
             return self._attend(inputs, self.observer)
@@ -176,7 +180,7 @@ class NAC(nn.Module):
         """Output [B, T, d_model], computed without padding."""
         # A compiled or vectorised program cannot have shapes that depend on data: it keeps the padding.
         whole = values_are_hidden()
-        queries = Packing.of(inputs.query, None if whole else inputs.query_padding)
+        queries = Packing.of(inputs.query, None if whole else inputs.unanswered)
         keys = Packing.of(inputs.key, None if whole else inputs.key_padding)
         wired = self.backbone.wire()
         tokens, valid, index, (q, k, v) = self._tokens(wired, inputs, queries, keys)
@@ -267,7 +271,7 @@ class NAC(nn.Module):
         compared = apart[:2]
         if asked is not None and offered is not None:
             compared = [self._heads(p.unpack(x.flatten(1))) for p, x in ((queries, asked), (keys, offered))]
-        masks = inputs.key_padding, inputs.query_padding
+        masks = inputs.key_padding, inputs.unanswered
         moments = None
         if self.config.clock or self.config.near:
             moments = clock_stamps(inputs, self.config.time_scale)

@@ -61,12 +61,26 @@ class ResidualBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Tensor, time: Tensor | None, padding: Tensor | None, query_only: Tensor | None = None
+        self,
+        x: Tensor,
+        time: Tensor | None,
+        padding: Tensor | None,
+        query_only: Tensor | None = None,
+        read: Tensor | None = None,
     ) -> Tensor:
-        """[B, T, width] -> [B, T, width]."""
-        # Models of others need not know questions.
+        """[B, T, width] -> [B, T, width]; [B, 1, width] where one step of each row is read, at places [B, 1]."""
+        # Models of others need not know questions, and observers see all steps.
         more = {} if query_only is None else {"query_only": query_only}
-        return self._add(x, self.attention(self.attention_norm(x), time=time, key_padding_mask=padding, **more))
+        if read is not None and getattr(self.attention, "takes_key_only", False) and not self._observed:
+            more["key_only"] = torch.arange(x.shape[1], device=x.device) != read
+        found = self.attention(self.attention_norm(x), time=time, key_padding_mask=padding, **more)
+        if read is not None:
+            x, found = (part.take_along_dim(read.unsqueeze(-1), 1) for part in (x, found))
+        return self._add(x, found)
+
+    @property
+    def _observed(self) -> bool:
+        return getattr(self.attention, "observer", None) is not None
 
     def step(self, x: Tensor, state: StreamState, time: Tensor | None) -> tuple[Tensor, StreamState]:
         """[B, width] -> [B, width], where the attention is a causal NAC layer."""

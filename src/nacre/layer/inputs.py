@@ -64,15 +64,19 @@ def padding_mask(name: str, value: object, shape: tuple[int, int]) -> Tensor:
 
 def questions(value: object, shape: tuple[int, int], time: Tensor | None) -> Tensor:
     """Refuse what is not a bool tensor [batch, time] of steps that only ask, or has no stamps beside it."""
-    if not isinstance(value, Tensor) or value.dtype != torch.bool:
-        got = (
-            f"got {value.dtype}; use query_only.bool()" if isinstance(value, Tensor) else _got("query_only", value)
-        )
-        raise TypeError(f"query_only must be a bool tensor with True at steps that only ask, {got}")
-    if value.shape != shape:
-        raise ValueError(f"query_only must have shape {shape} (batch, time), got {tuple(value.shape)}")
+    found = marked_steps("query_only", value, shape, "steps that only ask")
     if time is None:
         raise ValueError("query_only needs time: a step that only asks is known by its moment; give time stamps")
+    return found
+
+
+def marked_steps(name: str, value: object, shape: tuple[int, int], meaning: str) -> Tensor:
+    """Refuse what is not a bool tensor of shape [batch, time] with True at steps of some meaning."""
+    if not isinstance(value, Tensor) or value.dtype != torch.bool:
+        got = f"got {value.dtype}; use {name}.bool()" if isinstance(value, Tensor) else _got(name, value)
+        raise TypeError(f"{name} must be a bool tensor with True at {meaning}, {got}")
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} (batch, time), got {tuple(value.shape)}")
     return value
 
 
@@ -131,6 +135,7 @@ class Inputs:
     stamps: tuple[Tensor, Tensor] | None  # [B, T] and [B, S], float64
     key_padding: Tensor | None  # [B, S]
     query_padding: Tensor | None  # [B, T], in self attention
+    unanswered: Tensor | None  # [B, T] queries that get no answer: padding, and steps that are only keys
 
 
 def prepare(
@@ -143,6 +148,7 @@ def prepare(
     key_time: Tensor | None,
     mask: Tensor | None,
     query_only: Tensor | None = None,
+    key_only: Tensor | None = None,
 ) -> Inputs:
     """Check the arguments of `NAC.forward` and blank padding.
 
@@ -154,11 +160,11 @@ def prepare(
         if key_time is not None:
             raise ValueError("key_time belongs to cross attention; in self attention give time alone")
         query, stamps = blank_padding(query, time, mask)
-        if query_only is not None:
-            return _with_questions(query, stamps, mask, query_only)
-        return Inputs(query, query, query, None if stamps is None else (stamps, stamps), mask, mask)
+        return _self_attention(query, stamps, mask, query_only, key_only)
     if query_only is not None:
         raise ValueError("query_only belongs to self attention; in cross attention a query is never attended to")
+    if key_only is not None:
+        raise ValueError("key_only belongs to self attention; in cross attention give only queries to be answered")
     _check_cross(config, weight, query, key, value)
     if (time is None) != (key_time is None):
         given, missing = ("key_time", "time") if time is None else ("time", "key_time")
@@ -176,16 +182,31 @@ def prepare(
             raise ValueError("time must be a number at every query of causal cross attention, got nan")
     key, key_time = blank_padding(key, key_time, mask, "key_time")
     value, _ = blank_padding(value, None, mask)
-    return Inputs(query, key, value, None if time is None or key_time is None else (time, key_time), mask, None)
+    stamps = None if time is None or key_time is None else (time, key_time)
+    return Inputs(query, key, value, stamps, mask, query_padding=None, unanswered=None)
 
 
-def _with_questions(x: Tensor, stamps: Tensor | None, padding: Tensor | None, query_only: Tensor) -> Inputs:
-    """Self attention in which some steps only ask: as keys they are padding."""
-    asks = questions(query_only, (x.shape[0], x.shape[1]), stamps)
+def _self_attention(
+    x: Tensor,
+    stamps: Tensor | None,
+    padding: Tensor | None,
+    query_only: Tensor | None,
+    key_only: Tensor | None,
+) -> Inputs:
+    """Self attention in which some steps only ask (as keys they are padding), and some are only keys."""
+    shape = (x.shape[0], x.shape[1])
+    unanswered = padding
+    if key_only is not None:
+        marked_steps("key_only", key_only, shape, "steps whose answer is not wanted")
+        unanswered = key_only if padding is None else key_only | padding
+    if query_only is None:
+        both = None if stamps is None else (stamps, stamps)
+        return Inputs(x, x, x, both, padding, padding, unanswered)
+    asks = questions(query_only, shape, stamps)
     hidden = asks if padding is None else asks | padding
     key = x.masked_fill(hidden.unsqueeze(-1), 0)
     both = None if stamps is None else (stamps, stamps.masked_fill(hidden, 0))
-    return Inputs(x, key, key, both, hidden, padding)
+    return Inputs(x, key, key, both, hidden, padding, unanswered)
 
 
 def cross_or_self(

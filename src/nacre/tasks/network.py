@@ -190,6 +190,9 @@ class TaskNetwork(nn.Module):
     ) -> Tensor:
         """Answers to what `tokens` gave: the second half of `forward`."""
         more = {} if query_only is None else {"query_only": query_only}  # layers of others need not know them
+        if self._reads_last and isinstance(self.layer, ModelStack):
+            states = self.layer(x, time, padding, read=_last(padding).squeeze(-1), **more)  # [B, 1, d_model]
+            return self.answer(states.squeeze(1), base)
         states = self.layer(x, time=time, key_padding_mask=padding, **more)  # [B, tokens, d_model]
         return self.answer(states if self.kind.each_step else self._read_out(states, padding), base)
 
@@ -251,9 +254,14 @@ class TaskNetwork(nn.Module):
         out = self.y_shift + self.y_scale * out
         return out if base is None else out + base
 
+    @property
+    def _reads_last(self) -> bool:
+        """Whether answers are read from the last step alone."""
+        return self.kind is Kind.FORECASTING or (self.frames and not self.kind.each_step)
+
     def _read_out(self, states: Tensor, padding: Tensor) -> Tensor:
         valid = ~padding
-        if self.kind is Kind.FORECASTING or self.frames:
+        if self._reads_last:
             return states.take_along_dim(_last(padding), 1).squeeze(1)
         return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros
 

@@ -38,15 +38,23 @@ class ModelStack(nn.Module):
         key_padding_mask: Tensor | None = None,
         *,
         query_only: Tensor | None = None,
+        read: Tensor | None = None,
     ) -> Tensor:
-        """[B, T, d_input] -> [B, T, d_model], zeros at padded steps."""
+        """[B, T, d_input] -> [B, T, d_model], zeros at padded steps.
+
+        Where only one step of each row is read, at places [B, 1], it is all that the last block answers: [B, 1,
+        d_model].
+        """
         if key_padding_mask is not None:
             x = x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
         x = self.embed(x)
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x, time, key_padding_mask, query_only)
-        x = self.norm(x)
-        return x if key_padding_mask is None else x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
+        x = self.norm(self.blocks[-1](x, time, key_padding_mask, query_only, read))
+        if key_padding_mask is None:
+            return x
+        padding = key_padding_mask if read is None else key_padding_mask.gather(1, read)
+        return x.masked_fill(padding.unsqueeze(-1), 0)
 
     def init_state(self, batch_size: int, max_len: int = 4096, *, overflow: str = "error") -> StreamState:
         """Memory of a stack of one causal NAC layer, with which it runs step by step; arguments as for `NAC`."""
