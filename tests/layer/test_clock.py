@@ -56,9 +56,9 @@ def test_infinities_have_differences():
 def test_without_stamps_valid_steps_are_counted():
     x = torch.zeros(2, 4, 1)
     padding = torch.tensor([[True, False, True, False], [False, False, False, True]])
-    query, key = clock_stamps(Inputs(x, x, x, None, padding, padding), 5.0)
+    query, key = clock_stamps(Inputs(x, x, x, None, padding, padding, padding), 5.0)
     assert query[~padding].tolist() == key[~padding].tolist() == [0.0, 1.0, 0.0, 1.0, 2.0]
-    query, again = clock_stamps(Inputs(x[:, :3], x, x, None, padding, None), 5.0)  # of cross attention
+    query, again = clock_stamps(Inputs(x[:, :3], x, x, None, padding, None, None), 5.0)  # of cross attention
     assert query.tolist() == [[0.0, 1.0, 2.0]] * 2
     assert torch.equal(again, key)
 

@@ -4,6 +4,8 @@
 // neuron or another row) plus its synapses, each a weight times an earlier row. Walking synapses instead of multiplying
 // dense blocks makes the cost proportional to their number.
 #pragma once
+#include <algorithm>
+
 #include "vector.h"
 
 extern "C" struct Program {
@@ -73,39 +75,69 @@ inline void transpose(Vec<double> v[4]) {
   v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
-// Sums of two rows of numbers a lane, or with no second one the first: from one row a lane to one row a column,
-// [columns, lanes].
-template <typename T> void gather(const T* const* first, const T* const* second, int64_t columns, T* out) {
+// Numbers in rows, one row a lane, to one row a column: [columns, lanes]. `read(row, column)` loads a vector of a lane's
+// row. Where the width of a vector does not divide the columns, the last vectors overlap.
+template <typename T, typename Read> inline void transpose_in(int64_t columns, T* out, Read read) {
   constexpr int w = kWidth<T>;
-  int64_t column = 0;
-  for (; column + w <= columns; column += w)
+  for (int64_t next = 0; next < columns; next += w) {
+    const int64_t column = std::min(next, columns - w);
     for (int lane = 0; lane < kLanes; lane += w) {
       Vec<T> block[w];
-      for (int i = 0; i < w; ++i) {
-        block[i] = load(first[lane + i] + column);
-        if (second) block[i] += load(second[lane + i] + column);
-      }
+      for (int i = 0; i < w; ++i) block[i] = read(lane + i, column);
       transpose(block);
       for (int i = 0; i < w; ++i) store(out + (column + i) * kLanes + lane, block[i]);
     }
-  for (; column < columns; ++column)
-    for (int lane = 0; lane < kLanes; ++lane)
-      out[column * kLanes + lane] = first[lane][column] + (second ? second[lane][column] : T(0));
+  }
+}
+
+// Sums of two rows of numbers a lane, or with no second one the first: from one row a lane to one row a column.
+template <typename T> void gather(const T* const* first, const T* const* second, int64_t columns, T* out) {
+  if (columns < kWidth<T>) {
+    for (int64_t column = 0; column < columns; ++column)
+      for (int lane = 0; lane < kLanes; ++lane)
+        out[column * kLanes + lane] = first[lane][column] + (second ? second[lane][column] : T(0));
+  } else if (second) {
+    transpose_in<T>(columns, out, [=](int i, int64_t column) { return load(first[i] + column) + load(second[i] + column); });
+  } else {
+    transpose_in<T>(columns, out, [=](int i, int64_t column) { return load(first[i] + column); });
+  }
+}
+
+// Products of two rows of numbers, one pair of rows a lane: out [lanes].
+template <typename T> void dot(const T* const* first, const T* const* second, int64_t columns, T* out) {
+  constexpr int w = kWidth<T>;
+  for (int lane = 0; lane < kLanes; lane += w) {
+    Vec<T> total = {};
+    int64_t column = 0;
+    for (; column + w <= columns; column += w) {
+      Vec<T> block[w];
+      for (int i = 0; i < w; ++i) block[i] = load(first[lane + i] + column) * load(second[lane + i] + column);
+      transpose(block);
+      for (int i = 0; i < w; ++i) total += block[i];
+    }
+    store(out + lane, total);
+    for (; column < columns; ++column)
+      for (int i = lane; i < lane + w; ++i) out[i] += first[i][column] * second[i][column];
+  }
 }
 
 // The way back, for gradients: [columns, lanes] to one row a lane, `stride` apart.
 template <typename T> void scatter(const T* drive, int64_t columns, int64_t stride, T* out) {
   constexpr int w = kWidth<T>;
-  int64_t column = 0;
-  for (; column + w <= columns; column += w)
+  if (columns < w) {
+    for (int64_t column = 0; column < columns; ++column)
+      for (int lane = 0; lane < kLanes; ++lane) out[lane * stride + column] = drive[column * kLanes + lane];
+    return;
+  }
+  for (int64_t next = 0; next < columns; next += w) {
+    const int64_t column = std::min(next, columns - w);
     for (int lane = 0; lane < kLanes; lane += w) {
       Vec<T> block[w];
       for (int i = 0; i < w; ++i) block[i] = load(drive + (column + i) * kLanes + lane);
       transpose(block);
       for (int i = 0; i < w; ++i) store(out + (lane + i) * stride + column, block[i]);
     }
-  for (; column < columns; ++column)
-    for (int lane = 0; lane < kLanes; ++lane) out[lane * stride + column] = drive[column * kLanes + lane];
+  }
 }
 
 // All rows, x [rows, lanes], from the input drive [columns, lanes] and the clock neurons [clocks, lanes].

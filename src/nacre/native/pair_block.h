@@ -92,17 +92,10 @@ template <typename T> struct Block {
     if (tile_in_x == tile) return;
     tile_in_x = tile;
     const T *q[kLanes], *k[kLanes];
-    const auto point = [&](const void* by_query, const void* by_key, int64_t queries_offset, int64_t keys_offset,
-                           int64_t width) {
-      for (int i = 0; i < kLanes; ++i) {
-        q[i] = at<T>(by_query, (queries_offset + row[tile * kLanes + i]) * width);
-        k[i] = at<T>(by_key, (keys_offset + key[tile * kLanes + i]) * width);
-      }
-    };
-    point(p.query, p.key, head * p.queries, head * p.keys, c.columns);
+    point(tile, at<T>(p.query, head * p.queries * c.columns), at<T>(p.key, head * p.keys * c.columns), c.columns, q, k);
     gather<T>(q, k, c.columns, lanes(drive));
     if (p.scales) {
-      point(p.query_phase, p.key_phase, 0, keys_before(), 2 * p.scales);
+      point(tile, at<T>(p.query_phase), at<T>(p.key_phase, keys_before() * 2 * p.scales), 2 * p.scales, q, k);
       gather<T>(q, nullptr, 2 * p.scales, lanes(phase[0]));
       gather<T>(k, nullptr, 2 * p.scales, lanes(phase[1]));
       const int64_t half = p.scales * kVecs<T>;
@@ -116,25 +109,39 @@ template <typename T> struct Block {
                 at<T>(p.constant, own() * c.constants), x.data());
   }
 
+  // Where the rows of a tile's pairs begin, of queries in q and of keys in k.
+  void point(int64_t tile, const T* by_query, const T* by_key, int64_t stride, const T** q, const T** k) const {
+    for (int i = 0; i < kLanes; ++i) {
+      q[i] = by_query + row[tile * kLanes + i] * stride;
+      k[i] = by_key + key[tile * kLanes + i] * stride;
+    }
+  }
+
   // Numbers of each pair beside its circuit.
   void read_pairs() {
-    const double* key_stamp = p.key_stamp ? p.key_stamp + keys_before() : nullptr;
-    const T *qg = at<T>(p.query_gate, head * 2 * p.queries), *kg = at<T>(p.key_gate, head * 2 * p.keys);
-    T *a = lanes(t_a), *b = lanes(t_b), *dt = lanes(elapsed), *m = lanes(match);
-    for (int64_t i = 0; i < room; ++i) {
-      const int64_t r = row[i], k = key[i];
-      if (qg) {
-        a[i] = qg[r] + kg[k], b[i] = qg[p.queries + r] + kg[p.keys + k];
-        dt[i] = p.query_stamp ? T(std::min(std::abs(p.query_stamp[r] - key_stamp[k]) / p.time_scale, p.longest)) : T(1);
-      }
-      if (p.asked) {
-        const T *q = at<T>(p.asked, (r * p.heads + head) * p.match_width);
-        const T *o = at<T>(p.offered, (k * p.heads + head) * p.match_width);
-        T s = 0;
-        for (int64_t e = 0; e < p.match_width; ++e) s += q[e] * o[e];
-        m[i] = s;
-      }
+    const int64_t pairs = tiles() * kLanes;
+    if (p.query_gate) read_times(pairs);
+    if (!p.asked) return;
+    const T *q[kLanes], *k[kLanes];
+    for (int64_t tile = 0; tile < tiles(); ++tile) {
+      point(tile, at<T>(p.asked, head * p.match_width), at<T>(p.offered, head * p.match_width),
+            p.heads * p.match_width, q, k);
+      dot<T>(q, k, p.match_width, lanes(match) + tile * kLanes);
     }
+  }
+
+  void read_times(int64_t pairs) {
+    const T *qg = at<T>(p.query_gate, head * 2 * p.queries), *kg = at<T>(p.key_gate, head * 2 * p.keys);
+    T *a = lanes(t_a), *b = lanes(t_b), *dt = lanes(elapsed);
+    const int64_t *r = row.data(), *k = key.data();
+    for (int64_t i = 0; i < pairs; ++i) a[i] = qg[r[i]] + kg[k[i]];
+    for (int64_t i = 0; i < pairs; ++i) b[i] = qg[p.queries + r[i]] + kg[p.keys + k[i]];
+    if (!p.query_stamp) {
+      std::fill(dt, dt + pairs, T(1));
+      return;
+    }
+    const double *now = p.query_stamp, *then = p.key_stamp + keys_before(), scale = p.time_scale, most = p.longest;
+    for (int64_t i = 0; i < pairs; ++i) dt[i] = T(std::min(std::abs(now[r[i]] - then[k[i]]) / scale, most));
   }
 
   GateInputs<Wide<T>> inputs(int64_t v) {

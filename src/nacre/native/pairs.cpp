@@ -33,6 +33,10 @@ template <typename T> void forward(const Program& c, const Pairs& p, const Seen*
 // drive, t_a, t_b, match, and the share of the value.
 enum Held : int64_t { kByTa = 0, kByTb = 1, kByMatch = 2, kShare = 3, kNumbers = 4 };
 
+template <typename T> inline void add(const T* __restrict from, T factor, int64_t count, T* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
 template <typename T> struct BackBlock : Block<T> {
   using Block<T>::c;
   using Block<T>::p;
@@ -68,21 +72,22 @@ template <typename T> struct BackBlock : Block<T> {
   // Gradients of logits and of t, from those of the output.
   void back_softmax(const T* out_grad) {
     T *a = lanes(by_logit), *t = lanes(by_t), *w = lanes(this->weight);
-    std::fill(a, a + this->room, T(0));
+    const T *up[kLanes], *v[kLanes];
+    for (int64_t tile = 0; tile < this->tiles(); ++tile) {  // of the share of each value
+      this->point(tile, out_grad + head * p.value_width, at<T>(p.value, head * p.value_width),
+                  p.heads * p.value_width, up, v);
+      dot<T>(up, v, p.value_width, a + tile * kLanes);
+    }
+    std::fill(a + this->used, a + this->room, T(0));
     std::fill(t, t + this->room, T(0));
-    for (int64_t r = first; r < last; ++r) {
-      const T* up = out_grad + (r * p.heads + head) * p.value_width;
+    for (int64_t g = 0; g < last - first; ++g) {
       T mean = 0;
-      for (int64_t i = begin[r - first]; i < begin[r - first + 1]; ++i) {
-        const T* v = at<T>(p.value, (key[i] * p.heads + head) * p.value_width);
-        T by_share = 0;
-        for (int64_t d = 0; d < p.value_width; ++d) by_share += up[d] * v[d];
-        by_share *= this->kept(i);
-        if (p.integrate) t[i] = by_share * w[i], by_share *= this->t_of(i);
-        a[i] = by_share;
-        mean += w[i] * by_share;
+      for (int64_t i = begin[g]; i < begin[g + 1]; ++i) {
+        if (p.keep) a[i] *= this->kept(i);
+        if (p.integrate) t[i] = a[i] * w[i], a[i] *= this->t_of(i);
+        mean += w[i] * a[i];
       }
-      for (int64_t i = begin[r - first]; i < begin[r - first + 1]; ++i) a[i] = w[i] * (a[i] - mean);
+      for (int64_t i = begin[g]; i < begin[g + 1]; ++i) a[i] = w[i] * (a[i] - mean);
     }
   }
 
@@ -128,45 +133,37 @@ template <typename T> struct BackBlock : Block<T> {
     back_softmax(out_grad);
     back_gates();
     back_circuits(held, stride);
-    for (int64_t i = 0; i < this->used; ++i) {
-      const int64_t r = row[i];
-      const T* numbers_of = numbers.data() + i * kNumbers;
-      std::copy_n(numbers_of, kNumbers, held + i * stride + c.columns);
-      T* by_query = at<T>(grads.query, (head * p.queries + r) * c.columns);
-      for (int64_t n = 0; n < c.columns; ++n) by_query[n] += held[i * stride + n];
-      if (p.query_gate) {
-        T* by_gate = at<T>(grads.query_gate, head * 2 * p.queries);
-        by_gate[r] += numbers_of[kByTa], by_gate[p.queries + r] += numbers_of[kByTb];
+    for (int64_t g = 0; g < last - first; ++g)
+      for (int64_t i = begin[g]; i < begin[g + 1]; ++i) {
+        std::copy_n(numbers.data() + i * kNumbers, kNumbers, held + i * stride + c.columns);
+        by_row(first + g, p.queries, key[i], held + i * stride, grads.query, grads.query_gate, grads.asked, p.offered);
       }
-      if (p.asked) {
-        T* by_asked = at<T>(grads.asked, (r * p.heads + head) * p.match_width);
-        const T* offered = at<T>(p.offered, (key[i] * p.heads + head) * p.match_width);
-        for (int64_t e = 0; e < p.match_width; ++e) by_asked[e] += numbers_of[kByMatch] * offered[e];
-      }
+  }
+
+  // Add the gradients of one pair to those of its query, or of its key: `mine` of `count` queries or keys, beside `other`.
+  void by_row(int64_t mine, int64_t count, int64_t other, const T* pair, void* by_drive, void* by_gate, void* by_match,
+              const void* match) {
+    const T* number = pair + c.columns;
+    add<T>(pair, T(1), c.columns, at<T>(by_drive, (head * count + mine) * c.columns));
+    if (by_gate) {
+      T* gate = at<T>(by_gate, head * 2 * count + mine);
+      gate[0] += number[kByTa], gate[count] += number[kByTb];
     }
+    if (by_match)
+      add<T>(at<T>(match, (other * p.heads + head) * p.match_width), number[kByMatch], p.match_width,
+             at<T>(by_match, (mine * p.heads + head) * p.match_width));
   }
 
   // Add what is held of a block to the gradients of the keys [from, to).
   void back_keys(const T* out_grad, const T* held, int64_t from, int64_t to) {
     const int64_t stride = c.columns + kNumbers;
     for (int64_t i = 0; i < this->used; ++i) {
-      const int64_t k = key[i];
+      const int64_t k = key[i], r = row[i];
       if (k < from || k >= to) continue;
-      const T *mine = held + i * stride, *number = mine + c.columns;
-      T* by_key = at<T>(grads.key, (head * p.keys + k) * c.columns);
-      for (int64_t n = 0; n < c.columns; ++n) by_key[n] += mine[n];
-      const int64_t value_at = (k * p.heads + head) * p.value_width;
-      const T* up = out_grad + (row[i] * p.heads + head) * p.value_width;
-      for (int64_t d = 0; d < p.value_width; ++d) at<T>(grads.value, value_at)[d] += number[kShare] * up[d];
-      if (p.key_gate) {
-        T* by_gate = at<T>(grads.key_gate, head * 2 * p.keys);
-        by_gate[k] += number[kByTa], by_gate[p.keys + k] += number[kByTb];
-      }
-      if (p.offered) {
-        T* by_offered = at<T>(grads.offered, (k * p.heads + head) * p.match_width);
-        const T* asked = at<T>(p.asked, (row[i] * p.heads + head) * p.match_width);
-        for (int64_t e = 0; e < p.match_width; ++e) by_offered[e] += number[kByMatch] * asked[e];
-      }
+      const T* pair = held + i * stride;
+      by_row(k, p.keys, r, pair, grads.key, grads.key_gate, grads.offered, p.asked);
+      add<T>(out_grad + (r * p.heads + head) * p.value_width, pair[c.columns + kShare], p.value_width,
+             at<T>(grads.value, (k * p.heads + head) * p.value_width));
     }
   }
 
