@@ -50,7 +50,7 @@ class LSTMModel(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
-        return (like.new_zeros(len(like), self.d_model),) * 2
+        return (like.new_zeros(like.shape[0], self.d_model),) * 2
 
     @staticmethod
     def rename_old_weights(named: dict[str, Any], prefix: str) -> None:

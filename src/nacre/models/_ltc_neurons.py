@@ -153,7 +153,7 @@ class LTCNeurons(nn.Module):
     def _in_torch(
         self, drive: Tensor, delta: Tensor, capacity: Tensor, coefficient: Tensor, state: Tensor | None = None
     ) -> Tensor:
-        weights, opening = self.recurrent.prepare(coefficient, rows=len(drive))
+        weights, opening = self.recurrent.prepare(coefficient, rows=drive.shape[0])
         capacity = capacity.unsqueeze(-1)  # [N, 1]
         v = drive.new_zeros(drive.shape[3], drive.shape[0]) if state is None else state.T  # [N, B]
         states = []

@@ -118,7 +118,7 @@ def weighted_states(
     if before is not None:
         first = torch.addcmul(added[:, 0], factor[:, 0], before)
         added = torch.cat([first.unsqueeze(1), added[:, 1:]], 1)
-    return linear_scan(factor, added)
+    return added if added.shape[1] == 1 else linear_scan(factor, added)
 
 
 def linear_scan(a: Tensor, b: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ class WiredCfC(RecurrentModel):
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
         layers = (layer for layer in self.layers if isinstance(layer, WiredLayer))
-        return tuple(like.new_zeros(len(like), len(layer.recurrent_weight)) for layer in layers)
+        return tuple(like.new_zeros(like.shape[0], len(layer.recurrent_weight)) for layer in layers)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""

@@ -44,7 +44,7 @@ class CTRNN(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
-        return (like.new_zeros(len(like), self.d_model),)
+        return (like.new_zeros(like.shape[0], self.d_model),)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""
@@ -95,7 +95,7 @@ class ODERNN(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
-        return (like.new_zeros(len(like), self.d_model),)
+        return (like.new_zeros(like.shape[0], self.d_model),)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""

@@ -102,7 +102,7 @@ class DeepState(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`: h and c of the LSTM, [m | S] of the filters, and rate and g of the step before."""
-        rows, sizes = len(like), (self.channels, self.latent)
+        rows, sizes = like.shape[0], (self.channels, self.latent)
         memory = like.new_zeros(rows, self.layers, self.hidden)
         spread = torch.diag_embed(_bounded(self.prior_std.double(), *_PRIOR).square())
         prior = torch.cat([self.prior_mean.double().unsqueeze(-1), spread], -1)

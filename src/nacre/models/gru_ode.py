@@ -60,7 +60,7 @@ class GRUODE(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
-        return (like.new_zeros(len(like), self.d_model),)
+        return (like.new_zeros(like.shape[0], self.d_model),)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""

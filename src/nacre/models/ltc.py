@@ -64,7 +64,7 @@ class LTCFC(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
-        return (like.new_zeros(len(like), self.d_model),)
+        return (like.new_zeros(like.shape[0], self.d_model),)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""
@@ -127,7 +127,7 @@ class LTCNCP(RecurrentModel):
 
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`."""
-        return (like.new_zeros(len(like), len(self.neurons.rest)),)
+        return (like.new_zeros(like.shape[0], len(self.neurons.rest)),)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""

@@ -87,7 +87,7 @@ class S4(RecurrentModel):
     def start(self, like: Tensor) -> State:
         """See `RecurrentModel`: the products C x of weights and states, real and imaginary parts."""
         dtype = torch.promote_types(like.dtype, torch.float32)
-        return (like.new_zeros(len(like), self.d_model, self.d_state // 2, 2, dtype=dtype),)
+        return (like.new_zeros(like.shape[0], self.d_model, self.d_state // 2, 2, dtype=dtype),)
 
     def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
         """See `RecurrentModel`."""
