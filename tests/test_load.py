@@ -56,6 +56,23 @@ def test_networks_of_several_types_keep_them(tmp_path):
         nacre.load(tmp_path)
 
 
+@pytest.mark.parametrize("model", ["phased-lstm", "mmrnn"])
+def test_old_names_of_weights_are_known(tmp_path, model):
+    """The LSTM of these models was called `step` before that became a method."""
+    net = network(model).eval()
+    net.y_scale = net.y_scale.double()
+    nacre.save(net, tmp_path)
+    header, old = read_header(tmp_path), lambda named: {n.replace(".cell.", ".step."): x for n, x in named.items()}
+    assert old(header["types"]) != header["types"]
+    write_header(tmp_path, header | {"types": old(header["types"])})
+    write_tensors(tmp_path, old(read_tensors(tmp_path)))
+    again, other = nacre.load(tmp_path), network(model).eval()
+    other.load_state_dict(old(net.state_dict()))
+    call = torch.randn(2, 9, 3), torch.rand(2, 9).cumsum(1), torch.zeros(2, 9).bool()
+    assert torch.equal(again(*call), net(*call))
+    assert torch.equal(other(*call), net(*call))
+
+
 def test_loading_draws_no_random_numbers(saved):
     before = torch.random.get_rng_state()
     nacre.load(saved)

@@ -193,7 +193,7 @@ def _check_length(path: Path, header: int, weights: int) -> None:
 def _module(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     """The module that a header describes, if these tensors fit it; its own weights are arbitrary.
 
-    Fingerprints that old files lack are added to the tensors.
+    Fingerprints that old files lack are added to the tensors, and old names are replaced.
     """
     # Far above what a module with these tensors takes while it is made, and far below gigabytes beside small ones.
     limit = 2**18 + 8 * sum(t.numel() for t in tensors.values()) + 5000 * len(tensors)
@@ -202,7 +202,12 @@ def _module(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     expected = model.state_dict()
     if not any(name.endswith(EXTRA_STATE) for name in tensors):
         tensors |= {name: t for name, t in expected.items() if name.endswith(EXTRA_STATE)}
-    compare(expected, tensors, header.get("types"))
+    types = header.get("types")
+    for name, module in model.named_modules():
+        if rename := getattr(module, "rename_old_weights", None):
+            for named in (tensors, types or {}):
+                rename(named, f"{name}." if name else "")
+    compare(expected, tensors, types)
     types = {t.dtype for t in tensors.values() if has_fractions(t)}
     return model.to(types.pop()) if len(types) == 1 else model  # with the constants, which are not saved
 

@@ -33,7 +33,7 @@ def batch(rows=2, length=7):
 
 def filtered(model, x, time):
     steps = prepare(x, time, None, model.time_scale)
-    return model.filter(steps, model.lstm(x)[0])
+    return model.filter(steps, model.lstm(x)[0], model.start(x)[2:])[0]
 
 
 def close(got, want, tolerance=1e-9):
@@ -137,8 +137,7 @@ def at_one_moment(z, loading, noise):
         torch.full((1, length, 1), noise, dtype=torch.float64),
         torch.ones(1, length, 1, latent, dtype=torch.float64),
         torch.zeros(1, length, 1, latent, latent, dtype=torch.float64),
-        torch.zeros(1, latent, dtype=torch.float64),
-        torch.eye(latent, dtype=torch.float64)[None],
+        torch.eye(latent + 1, dtype=torch.float64)[None, None, 1:],  # [0 | I]
     )
 
 

@@ -32,7 +32,7 @@ def test_without_a_field_it_is_torch_lstm():
         model.field_out.weight.zero_()
         model.field_out.bias.zero_()
     lstm = torch.nn.LSTM(5, 8, batch_first=True, dtype=torch.float64)
-    lstm.load_state_dict({f"{name}_l0": value for name, value in rnn.lstm_weights(model.step).items()})
+    lstm.load_state_dict({f"{name}_l0": value for name, value in rnn.lstm_weights(model.cell).items()})
     x, time = irregular()
     torch.testing.assert_close(model(x, time=time), lstm(x)[0], rtol=1e-9, atol=1e-9)
 
@@ -42,7 +42,7 @@ def test_memory_does_not_flow(scale):
     """Between steps c is the same tensor, and dc_i/dc_{i-1} is the forget gate, whatever time has passed."""
     model = drawn(MMRNN)
     calls = []
-    hook = model.step.register_forward_hook(lambda _, args, out: calls.append((*args, *out)))
+    hook = model.cell.register_forward_hook(lambda _, args, out: calls.append((*args, *out)))
     x, time = irregular()
     with torch.no_grad():
         model(x, time=time * scale)
@@ -50,16 +50,16 @@ def test_memory_does_not_flow(scale):
     assert len(calls) == 7
     for (*_, left), (_, _, found, *_) in itertools.pairwise(calls):
         assert found is left
-    weights = rnn.lstm_weights(model.step)
+    weights = rnn.lstm_weights(model.cell)
     w, u, b = (weights[name].chunk(4)[1] for name in ("weight_ih", "weight_hh", "bias_ih"))
     for i, (inputs, h, c, _, _) in enumerate(calls):
-        slope = torch.autograd.functional.jacobian(lambda c, a=inputs, h=h: model.step(a, h, c)[1].sum(0), c)
+        slope = torch.autograd.functional.jacobian(lambda c, a=inputs, h=h: model.cell(a, h, c)[1].sum(0), c)
         forget = torch.sigmoid(x[:, i] @ w.T + h @ u.T + b)  # [B, d]
         torch.testing.assert_close(slope.transpose(0, 1), torch.diag_embed(forget), rtol=1e-12, atol=1e-12)
 
 
 def test_weights_start_as_documented():
-    bias = MMRNN(5, 8).step.input_proj.bias
+    bias = MMRNN(5, 8).cell.input_proj.bias
     assert torch.equal(bias, torch.tensor([0.0] * 8 + [1.0] * 8 + [0.0] * 16))
 
 

@@ -18,7 +18,7 @@ def make(open_logit=0.0, **options):
     """A small model of float64 whose gates are open at about half of all steps, so that all branches are taken."""
     model = PhasedLSTM(5, 8, **options).double()
     with torch.no_grad():
-        for p in model.step.parameters():
+        for p in model.cell.parameters():
             p.add_(torch.randn_like(p), alpha=0.3)
         model.open_logit.copy_(open_logit + torch.randn(8))
     return model
@@ -81,7 +81,7 @@ def test_open_gates_make_it_torch_lstm_and_closed_ones_hold():
     model = make().eval()
     set_gates(model, period=2.0, shift=-1.0, open_logit=40.0)
     lstm = torch.nn.LSTM(5, 8, batch_first=True, dtype=torch.float64)
-    lstm.load_state_dict({f"{name}_l0": value for name, value in rnn.lstm_weights(model.step).items()})
+    lstm.load_state_dict({f"{name}_l0": value for name, value in rnn.lstm_weights(model.cell).items()})
     x, _ = batch(3, 12)
     torch.testing.assert_close(
         model(x, time=torch.arange(0, 24, 2).expand(3, 12)), lstm(x)[0], rtol=1e-9, atol=1e-9
@@ -138,7 +138,7 @@ def test_gates_start_as_documented(longest):
     assert ((shift >= 0) & (shift <= 1 + 1e-6)).all()
     assert shift.mean().item() == pytest.approx(0.5, abs=0.03)
     torch.testing.assert_close(models[0].open_logit.sigmoid(), torch.full((64,), 0.05))
-    assert torch.equal(models[0].step.input_proj.bias.view(4, 64).sum(1), torch.tensor([0.0, 64.0, 0.0, 0.0]))
+    assert torch.equal(models[0].cell.input_proj.bias.view(4, 64).sum(1), torch.tensor([0.0, 64.0, 0.0, 0.0]))
 
 
 def test_options_change_the_output():

@@ -1,5 +1,7 @@
 """Elapsed time and padding of the zoo, decided in one place."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -117,3 +119,10 @@ def test_moving_steps_compiles_to_one_graph():
     for padding in (torch.tensor([[True, False, True, False]] * 2), torch.zeros(2, 4, dtype=torch.bool)):
         compiled = torch.compile(run, fullgraph=True, backend="eager")
         assert torch.equal(compiled(x, time, padding), run(x, time, padding))
+
+
+def test_a_step_before_the_first_counts_where_there_is_one():
+    before = torch.tensor([1.0, NAN, -1e300, 5.0], dtype=torch.float64)
+    time = torch.tensor([[4.0, 6.0]] * 4, dtype=torch.float64)
+    elapsed = replace(steps_of(torch.zeros(4, 2, 1), time), before=before).elapsed(0.5)
+    assert elapsed[..., 0].tolist() == [[3, 2], [0.5, 2], [LONGEST, 2], [0, 2]]

@@ -112,7 +112,7 @@ def lstm_weights(step):
 
 
 def mmrnn(model, x, time, unfolds):
-    cell, weights = nn.LSTMCell(model.d_input, model.d_model), lstm_weights(model.step)
+    cell, weights = nn.LSTMCell(model.d_input, model.d_model), lstm_weights(model.cell)
     h, c, outputs = initial(model, x), initial(model, x), []
     for i in range(x.shape[1]):
         h, c = functional_call(cell, weights, (x[:, i], (h, c)))
@@ -141,7 +141,7 @@ def openness_of_units(model, time, leak):
 
 
 def phased_lstm(model, x, time, leak):
-    cell, weights = nn.LSTMCell(model.d_input, model.d_model), lstm_weights(model.step)
+    cell, weights = nn.LSTMCell(model.d_input, model.d_model), lstm_weights(model.cell)
     k = openness_of_units(model, time, leak)
     h, c, outputs = initial(model, x), initial(model, x), []
     for i in range(x.shape[1]):

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from nacre._util.checks import choice, whole
 from nacre.layer.config import NACConfig, Selection
-from nacre.layer.inputs import require_tensor, same_dtype
 from nacre.layer.selection.blocks import CAUSAL_BLOCK, blocks_to_search
 from nacre.layer.selection.topk import best_columns
+from nacre.layer.stream_checks import check_newest, check_order, check_stamps
 
 
 class Overflow(StrEnum):
@@ -101,27 +101,15 @@ def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, 
     _require_causal(config, "step")
     if not isinstance(state, StreamState):
         raise TypeError(f"state must be a StreamState from init_state, got {type(state).__name__}")
-    same_dtype("x", require_tensor("x", x, last=config.width), owner)
     batch = state.length.shape[0]
-    if x.dim() != 2:
-        raise ValueError(
-            f"x must be one step of each stream, [batch, {config.width}], got shape {tuple(x.shape)}; "
-            "use forward for whole sequences"
-        )
-    if x.shape[0] != batch:
-        raise ValueError(
-            f"state is of {batch} streams but x has {x.shape[0]} rows; make one with init_state({x.shape[0]})"
-        )
+    check_newest(x, config.width, owner, batch)
     heads, width = state.key.shape[1], state.key.shape[-1]
     if (heads, width) != (config.num_heads, config.d_head):
         raise ValueError(
             f"state belongs to another layer: it holds {heads} heads of {width}, this layer has "
             f"{config.num_heads} of {config.d_head}"
         )
-    if time is not None and (not isinstance(time, Tensor) or time.dtype == torch.bool or time.is_complex()):
-        raise TypeError(f"time must be a tensor of real time stamps, got {getattr(time, 'dtype', type(time))}")
-    if time is not None and time.shape != (batch,):
-        raise ValueError(f"time must have shape ({batch},), one stamp for each stream, got {tuple(time.shape)}")
+    check_stamps(time, batch)
     if not torch.compiler.is_compiling():  # the next checks read values
         _check_values(owner, state, time)
 
@@ -146,23 +134,9 @@ def _check_values(owner: Tensor, state: StreamState, time: Tensor | None) -> Non
             f"stream {row} already has max_len={limit} steps; use a larger max_len, reset the row, "
             "or use init_state(..., overflow='slide') to forget the oldest steps"
         )
-    if time is not None and not bool(time.isfinite().all()):
-        raise ValueError(f"time must be finite, got {time.tolist()}")
     rows = torch.arange(state.length.shape[0], device=state.length.device)
     block, offset = _slot(state, (state.length - 1).clamp(min=0))
-    last, begun = state.stamp[rows, block, offset], state.length > 0
-    mixed = begun & (last.isnan() if time is not None else ~last.isnan())
-    if bool(mixed.any()):
-        row, now, before = int(mixed.int().argmax()), *(("", "out") if time is not None else ("out", ""))
-        raise ValueError(
-            f"stream {row} goes on with{now} time after steps with{before} time; give it at every step or at none"
-        )
-    if time is not None and bool((backwards := begun & (time.double() < last)).any()):
-        row = int(backwards.int().argmax())
-        raise ValueError(
-            f"time goes backwards in stream {row}: {time[row].item()} after {last[row].item()}; "
-            "steps must come in order (reset the row to begin a new stream)"
-        )
+    check_order(time, state.stamp[rows, block, offset], state.length > 0)
 
 
 def _slot(state: StreamState, position: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,14 +31,18 @@ class Steps:
     padding: Tensor | None  # [B, T] bool, False ... False True ... True in each row
     order: Tensor | None  # [B, T] which step was moved here; None where none had to move
     query_only: Tensor | None = None  # [B, T] bool, steps that ask and are never attended to; None where none does
+    before: Tensor | None = None  # [B] time of a step before the first one here, NaN where there is none
 
     def elapsed(self, first: float) -> Tensor:
-        """Time since the step before: [B, T, 1], with `first` at the first step and 0 at padding.
+        """Time since the step before: [B, T, 1], with `first` where there is none and 0 at padding.
 
         Differences are taken in float64 and only then rounded to the precision of x. They are at most `LONGEST`, a
         time after which any state has settled: infinity would make gradients NaN.
         """
         start = torch.full_like(self.time[:, :1], first)
+        if self.before is not None:
+            before = self.before.unsqueeze(1)
+            start = torch.where(before.isnan(), start, (self.time[:, :1] - before).clamp(0, LONGEST))
         passed = self.time.diff(dim=1).clamp(max=LONGEST)
         return torch.cat([start, passed], 1).to(self.x.dtype).unsqueeze(-1)
 
@@ -70,29 +74,6 @@ class Steps:
             return self.query_only if self.padding is None else self.padding
         return self.padding | self.query_only
 
-    def split(self) -> tuple["Steps", "Questions"]:
-        """The steps that may change a state, and those that only ask, for models that go from step to step."""
-        hidden, asks = self.hidden(), self.query_only
-        assert hidden is not None
-        assert asks is not None
-        known = ~hidden
-        lengths = [self.x.shape[1]] * 2
-        if not values_are_hidden():  # in compiled programs no length may depend on values
-            lengths = [max(1, int(mask.sum(1).max())) for mask in (known, asks)]
-        steps, questions = (
-            (~mask).to(torch.uint8).argsort(dim=1, stable=True)[:, :length]
-            for mask, length in zip((known, asks), lengths, strict=True)
-        )  # [B, R] and [B, Q] their places
-        padding, time = ~known.gather(1, steps), self.time.gather(1, steps)
-        last = known.sum(1, keepdim=True).sub(1).clamp(min=0)
-        time = torch.where(padding, time.gather(1, last), time)
-        rank = known.cumsum(1) - 1  # [B, T] of the last step up to here; -1 before the first
-        before = rank.gather(1, questions)
-        passed = self.time.gather(1, questions) - time.gather(1, before.clamp(min=0))
-        place = torch.where(asks, lengths[0] + asks.cumsum(1) - 1, rank.clamp(min=0))
-        found = Questions(_take(self.x, questions), passed.clamp(0, LONGEST), before, place)
-        return Steps(_take(self.x, steps), time, padding, None), found
-
     def restore(self, y: Tensor) -> Tensor:
         """Outputs [B, T, d] of these steps, each at its place in the input, and zeros at padding."""
         if self.padding is not None:
@@ -100,28 +81,6 @@ class Steps:
         if self.order is None:
             return y
         return torch.empty_like(y).scatter(1, self.order.unsqueeze(-1).expand_as(y), y)
-
-
-@dataclass(frozen=True)
-class Questions:
-    """Steps that only ask, apart from the others (`Steps.split`)."""
-
-    x: Tensor  # [B, Q, d_input]
-    passed: Tensor  # [B, Q] float64 time since the step before
-    before: Tensor  # [B, Q] which of the other steps that is; -1 where there is none
-    place: Tensor  # [B, T] where the output of each step is among those of other steps, then of questions
-
-    def elapsed(self, first: float) -> Tensor:
-        """Time since the step before, as in `Steps.elapsed`: [B, Q, 1]."""
-        return torch.where(self.before < 0, first, self.passed).to(self.x.dtype).unsqueeze(-1)
-
-    def state(self, states: Tensor) -> Tensor:
-        """The state before each question [B, Q, n]: of states [B, R, n] after the other steps, or zeros."""
-        return _take(states, self.before.clamp(min=0)).masked_fill((self.before < 0).unsqueeze(-1), 0)
-
-    def join(self, y: Tensor, answers: Tensor) -> Tensor:
-        """Outputs [B, T, d] in order, of the other steps [B, R, d] and of the questions [B, Q, d]."""
-        return _take(torch.cat([y, answers], 1), self.place)
 
 
 def prepare(
@@ -146,18 +105,22 @@ def prepare(
     if padding is not None and order is not None:
         padding = padding.gather(1, order)
         query_only = None if query_only is None else query_only.gather(1, order)
-        x = _take(x, order)
+        x = take(x, order)
         stamps = None if stamps is None else stamps.gather(1, order)
     if stamps is None:
         stamps = torch.arange(x.shape[1], device=x.device, dtype=torch.float64).expand(x.shape[:2])
     if padding is not None:
         last = (~padding).sum(1, keepdim=True).sub(1).clamp(min=0)  # [B, 1]
         stamps = torch.where(padding, stamps.gather(1, last), stamps)
-    # Finite whatever the unit is, so that differences are.
-    return Steps(x, (stamps / time_scale).clamp(-_FARTHEST, _FARTHEST), padding, order, query_only)
+    return Steps(x, in_units(stamps, time_scale), padding, order, query_only)
 
 
-def _take(x: Tensor, place: Tensor) -> Tensor:
+def in_units(stamps: Tensor, time_scale: float) -> Tensor:
+    """Stamps in units of time_scale, finite whatever the unit is, so that differences are."""
+    return (stamps / time_scale).clamp(-_FARTHEST, _FARTHEST)
+
+
+def take(x: Tensor, place: Tensor) -> Tensor:
     """Steps [B, n, d] at places [B, n] of x [B, T, d]."""
     return x.gather(1, place.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
@@ -203,8 +166,8 @@ class SequenceModel(nn.Module, ABC):
     def ask(self, steps: Steps) -> Tensor:
         """The same where some steps only ask (`steps.query_only`).
 
-        An attention masks them as keys in `run`; where there is no key, the answer is zeros. A model that goes
-        from step to step overrides this.
+        An attention masks them as keys in `run`; where there is no key, the answer is zeros. A `RecurrentModel`
+        overrides this.
         """
         hidden = steps.hidden()
         assert hidden is not None

@@ -1,7 +1,7 @@
 """The recurrence of closed-form continuous-time networks (CfC), compiled or step by step in PyTorch."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +31,13 @@ class ClosedForm(nn.Module):
             self.decay_rate = nn.Parameter(torch.empty(units).uniform_(-1, 1) / units**0.5)
             self.amplitude = nn.Parameter(torch.ones(units))
 
-    def forward(self, drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor) -> Tensor:
-        """See `run_steps`."""
+    def forward(
+        self, drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor, state: Tensor | None = None
+    ) -> Tensor:
+        """See `run_steps`; from a state [B, n] if there is one."""
+        if state is not None:  # its part of the first step's drive is all that it does
+            first = torch.addmm(drive[:, 0], state, recurrent)
+            drive = torch.cat([first.unsqueeze(1), drive[:, 1:]], 1)
         loop = functools.partial(run_steps, update=self._update())
         if self.mode == "pure":
             return loop(drive, elapsed, recurrent, *later)
@@ -41,11 +46,6 @@ class ClosedForm(nn.Module):
             weight, bias = later or (None, None)
             return run_layer(drive, elapsed, recurrent, weight, bias, gate=gate, loop=loop)
         return loop(drive, elapsed, recurrent, *later)
-
-    def step(self, drive: Tensor, elapsed: Tensor, *later: Tensor) -> Tensor:
-        """States [B, T, n] after one step each, if `drive` [B, T, k] holds what the states before it add, too."""
-        values = later_values(drive.flatten(0, 1), _pairs(later))
-        return self._update()(values, elapsed.flatten(0, 1)).unflatten(0, drive.shape[:2])
 
     def _update(self) -> Update:
         if self.mode == "pure":
@@ -76,25 +76,17 @@ def run_steps(drive: Tensor, elapsed: Tensor, recurrent: Tensor, *later: Tensor 
         *later: Weight [k, k'] and bias [k'] of each further layer, which a tanh precedes. None is ignored.
         update: The next state [B, n] from the last layer's values [B, k'] and elapsed [B, 1].
     """
-    layers = _pairs(later)
+    tensors = [tensor for tensor in later if tensor is not None]
+    layers = list(zip(tensors[::2], tensors[1::2], strict=True))
     state = drive.new_zeros(drive.shape[0], recurrent.shape[0])
     states = []
     for now, dt in zip(*unbind_time([drive, elapsed]), strict=True):
-        state = update(later_values(torch.addmm(now, state, recurrent), layers), dt)
+        values = torch.addmm(now, state, recurrent)
+        for weight, bias in layers:
+            values = torch.addmm(bias, values.tanh(), weight)
+        state = update(values, dt)
         states.append(state)
     return torch.stack(states, 1)
-
-
-def later_values(values: Tensor, layers: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Values [B, k'] of the last layer, from those [B, k] of the first."""
-    for weight, bias in layers:
-        values = torch.addmm(bias, values.tanh(), weight)
-    return values
-
-
-def _pairs(later: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-    tensors = [tensor for tensor in later if tensor is not None]
-    return list(zip(tensors[::2], tensors[1::2], strict=True))
 
 
 def mixed(heads: Tensor, elapsed: Tensor, gate: bool) -> Tensor:

@@ -15,10 +15,19 @@ from torch.nn.functional import pad
 class Filtered:
     """What the filter knows after each step."""
 
-    mean: Tensor  # [B, T, c, l] of the states, given what was observed up to this step
-    covariance: Tensor  # [B, T, c, l, l]
+    known: Tensor  # [B, T, c, l, 1 + l] mean m and covariance S of the states given all up to this step, [m | S]
     error: Tensor  # [B, T, c] observation minus prediction, in standard deviations of the prediction
     variance: Tensor  # [B, T, c] of the prediction
+
+    @property
+    def mean(self) -> Tensor:
+        """[B, T, c, l]."""
+        return self.known[..., 0]
+
+    @property
+    def covariance(self) -> Tensor:
+        """[B, T, c, l, l]."""
+        return self.known[..., 1:]
 
     def log_density(self) -> Tensor:
         """Log density of each observation given those before it: [B, T, c]."""
@@ -42,8 +51,7 @@ def kalman_filter(
     noise: Tensor,  # [B, T, c] variances, positive
     factor: Tensor,  # [B, T, c, l] of the transition that ends at a step
     innovation: Tensor,  # [B, T, c, l, l] covariance of the same transition
-    prior_mean: Tensor,  # [c, l] before the first transition
-    prior_covariance: Tensor,  # [c, l, l] before the first transition
+    prior: Tensor,  # [B, c, l, 1 + l] mean and covariance [m | S] before the first transition
 ) -> Filtered:
     """Filter observations z_i = loading_i' l_i + noise of the states l_i = factor_i l_{i-1} + innovation.
 
@@ -52,13 +60,13 @@ def kalman_filter(
     a' l whose variance is 1e12 times the noise.
     """
     rows, _, channels, latent = loading.shape
-    # Mean m and covariance S are one matrix [m | S]: prediction and update treat both alike.
+    # [m | S] is one matrix: prediction and update treat both alike.
     factors = torch.cat([torch.ones_like(factor[..., :1]), factor], -1).unsqueeze(-2) * factor.unsqueeze(-1)
     added = pad(innovation, (1, 0))
     observed = pad(z.unsqueeze(-1), (0, latent)).unsqueeze(-2)  # [z | 0]
     tensors = (factors, added, loading.unsqueeze(-2), observed, noise[..., None, None])
     inputs = [tensor.transpose(0, 1).flatten(1, 2).contiguous().unbind(0) for tensor in tensors]  # T of [B c, ...]
-    state = torch.cat([prior_mean.unsqueeze(-1), prior_covariance], -1).repeat(rows, 1, 1)  # [B c, l, 1 + l]
+    state = prior.flatten(0, 1)  # [B c, l, 1 + l]
     states, seens, variances = [], [], []
     for f, q, a, y, r in zip(*inputs, strict=True):
         state = torch.addcmul(q, f, state)
@@ -73,4 +81,4 @@ def kalman_filter(
     known, seen, variance = (
         torch.stack(parts).unflatten(1, (rows, channels)).transpose(0, 1) for parts in (states, seens, variances)
     )
-    return Filtered(known[..., 0], known[..., 1:], -seen[..., 0, 0], variance[..., 0, 0])
+    return Filtered(known, -seen[..., 0, 0], variance[..., 0, 0])

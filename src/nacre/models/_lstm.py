@@ -1,9 +1,12 @@
-"""The LSTM step that `PhasedLSTM` and `MMRNN` share."""
+"""What `PhasedLSTM` and `MMRNN` share: the LSTM step, and the state that it changes."""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nacre.models._base import unbind_time
+from nacre.models._recurrent import RecurrentModel, State
 
 
 class LSTMStep(nn.Module):
@@ -35,3 +38,27 @@ class LSTMStep(nn.Module):
         i, f, o = gates.sigmoid().chunk(3, 1)
         c = torch.addcmul(f * c, i, proposal.tanh())
         return o * c.tanh(), c
+
+
+class LSTMModel(RecurrentModel):
+    """A model with the state (h, c) of an LSTM, which starts at 0; an `LSTMStep` is part of each of its steps."""
+
+    def __init__(self, d_input: int, d_model: int, time_scale: float = 1.0) -> None:
+        super().__init__(d_input, d_model, time_scale)
+        self.cell = LSTMStep(d_input, d_model)
+        self.register_load_state_dict_pre_hook(_rename)
+
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], self.d_model),) * 2
+
+    @staticmethod
+    def rename_old_weights(named: dict[str, Any], prefix: str) -> None:
+        """Names of state dicts made when `cell` was called `step`, which is a method now, to those of today."""
+        old = f"{prefix}step."
+        for name in [name for name in named if name.startswith(old)]:
+            named[f"{prefix}cell.{name.removeprefix(old)}"] = named.pop(name)
+
+
+def _rename(model: LSTMModel, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:  # noqa: ANN401
+    model.rename_old_weights(state_dict, prefix)

@@ -135,22 +135,27 @@ class LTCNeurons(nn.Module):
         self.rest = nn.Parameter(torch.empty(size).uniform_(-0.2, 0.2))
         self.raw_capacity = nn.Parameter(raw_of(torch.empty(size).uniform_(0.4, 0.6)))
 
-    def forward(self, x: Tensor, elapsed: Tensor) -> Tensor:
-        """States [B, T, N] after each step, from inputs x [B, T, F] held for elapsed [B, T, 1]."""
+    def forward(self, x: Tensor, elapsed: Tensor, state: Tensor | None = None) -> Tensor:
+        """States [B, T, N] after each step, from inputs x [B, T, F] held for elapsed [B, T, 1].
+
+        From a state [B, N] before the first step, or from zeros, which a kernel can do on CPU.
+        """
         heard = self.sensory((x * self.input_scale + self.input_shift).flatten(0, 1))  # [B T, 2, N]
         leak = positive(self.raw_leak)
         drive = (heard + torch.stack([leak * self.rest, leak + EPSILON])).unflatten(0, x.shape[:2])
         delta = elapsed.squeeze(-1).to(drive.dtype) / self.unfolds  # [B, T]
         capacity, coefficient = positive(self.raw_capacity), self.recurrent.coefficient()
-        if library.runs(drive, delta, capacity, coefficient):
+        if state is None and library.runs(drive, delta, capacity, coefficient):
             source, used = self.recurrent.source, self.recurrent.used
             return unfold(drive, delta, capacity, coefficient, source, used, self.unfolds, self._in_torch)
-        return self._in_torch(drive, delta, capacity, coefficient)
+        return self._in_torch(drive, delta, capacity, coefficient, state)
 
-    def _in_torch(self, drive: Tensor, delta: Tensor, capacity: Tensor, coefficient: Tensor) -> Tensor:
-        weights, opening = self.recurrent.prepare(coefficient, rows=len(drive))
+    def _in_torch(
+        self, drive: Tensor, delta: Tensor, capacity: Tensor, coefficient: Tensor, state: Tensor | None = None
+    ) -> Tensor:
+        weights, opening = self.recurrent.prepare(coefficient, rows=drive.shape[0])
         capacity = capacity.unsqueeze(-1)  # [N, 1]
-        v = drive.new_zeros(drive.shape[3], drive.shape[0])  # [N, B]
+        v = drive.new_zeros(drive.shape[3], drive.shape[0]) if state is None else state.T  # [N, B]
         states = []
         # Neurons before rows: sums over synapses are then a product of matrices for each neuron.
         outside = drive.permute(1, 3, 2, 0).contiguous().unbind(0)  # T times [N, 2, B]

@@ -102,13 +102,23 @@ def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
 
 
 def _recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
+    return 2 * weighted_states(u, rates, weights, elapsed).sum(-1).real
+
+
+def weighted_states(
+    u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor, before: Tensor | None = None
+) -> Tensor:
+    """Products w x of weights and states after each step [B, T, d, n], from those before the first or zeros."""
     # By then all states have settled. Later still, the rounding of exp(z e) = 0, times e, would be their gradient.
     elapsed = elapsed.clamp(max=_SETTLED / rates.real.detach().abs().min())
     # exp - 1 in one function: their difference would lose the digits of slow states.
     change = torch.expm1(rates * elapsed.unsqueeze(-1))  # [B, T, d, n]
     # Weighting the input instead of the states is the same, and leaves only a sum at the end.
-    weighted = linear_scan(change + 1, change * (weights * u.unsqueeze(-1)))
-    return 2 * weighted.sum(-1).real
+    factor, added = change + 1, change * (weights * u.unsqueeze(-1))
+    if before is not None:
+        first = torch.addcmul(added[:, 0], factor[:, 0], before)
+        added = torch.cat([first.unsqueeze(1), added[:, 1:]], 1)
+    return added if added.shape[1] == 1 else linear_scan(factor, added)
 
 
 def linear_scan(a: Tensor, b: Tensor) -> Tensor:

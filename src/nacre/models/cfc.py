@@ -2,15 +2,15 @@
 
 import itertools
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from nacre._util.budget import afford
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps
+from nacre.models._base import Steps
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
+from nacre.models._recurrent import RecurrentModel, State
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
 
@@ -32,7 +32,7 @@ INNER, OUTER = 0.666, 1.7159
     space={"backbone_units": Whole(16, 256, log=True), "backbone_layers": Whole(1, 3), "mode": Choice(MODES)},
 )
 @saveable("CfC")
-class CfC(SequenceModel):
+class CfC(RecurrentModel):
     """A recurrent network whose state follows a closed formula instead of a solver.
 
     With z = backbone([x_t, h]), layers of LeCun's tanh 1.7159 tanh(0.666 u), and elapsed time e_t:
@@ -80,21 +80,18 @@ class CfC(SequenceModel):
         for weight in (*(layer.weight for layer in layers), *self.heads.weight.split(d_model)):
             nn.init.xavier_uniform_(weight)
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], self.d_model),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
         (weight, bias), *later = self._weights()
         drive = linear(steps.x, weight[:, : self.d_input], bias)  # [B, T, k]
         recurrent = weight[:, self.d_input :].T
-        return self.recurrence(drive, held_for(steps), recurrent, *(x for w, b in later for x in (w.T, b)))
-
-    def ask(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
-        known, questions = steps.split()
-        y = self.run(known)
-        (weight, bias), *later = self._weights()
-        drive = linear(torch.cat([questions.x, questions.state(y)], -1), weight, bias)  # [B, Q, k]
-        answers = self.recurrence.step(drive, questions.elapsed(1.0), *(x for w, b in later for x in (w.T, b)))
-        return questions.join(y, answers)
+        further = (x for w, b in later for x in (w.T, b))
+        states = self.recurrence(drive, held_for(steps), recurrent, *further, state=state and state[0])
+        return states, (states,)
 
     def _weights(self) -> list[tuple[Tensor, Tensor]]:
         """Weight and bias of every layer, with the constants of LeCun's tanh in them, so that tanh is plain."""

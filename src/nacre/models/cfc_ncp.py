@@ -8,8 +8,9 @@ from nacre._util.checks import real, whole
 from nacre.io import saveable
 from nacre.layer.fingerprint import Fingerprinted
 from nacre.layer.synapses import MaskedParameter
-from nacre.models._base import SequenceModel, Steps
+from nacre.models._base import Steps
 from nacre.models._cfc_recurrence import MODES, ClosedForm, held_for
+from nacre.models._recurrent import RecurrentModel, State
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real
 from nacre.wiring.builders import check_size
@@ -34,10 +35,10 @@ class WiredLayer(Fingerprinted):
         bound = (inputs + units) ** -0.5
         nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor, elapsed: Tensor) -> Tensor:
-        """[B, T, inputs] and [B, T, 1] -> states [B, T, n]."""
+    def forward(self, x: Tensor, elapsed: Tensor, state: Tensor | None = None) -> Tensor:
+        """[B, T, inputs] and [B, T, 1] -> states [B, T, n], from a state [B, n] or zeros."""
         drive = nn.functional.linear(x, self.input_weight.dense()[0].T, self.bias)
-        return self.recurrence(drive, elapsed, self.recurrent_weight)
+        return self.recurrence(drive, elapsed, self.recurrent_weight, state=state)
 
 
 @register(
@@ -54,7 +55,7 @@ class WiredLayer(Fingerprinted):
     space={"sparsity": Real(0.1, 0.9), "mode": Choice(MODES)},
 )
 @saveable("WiredCfC")
-class WiredCfC(SequenceModel):
+class WiredCfC(RecurrentModel):
     """Three closed-form layers in a row, inter -> command -> motor neurons, and a linear map to the output.
 
     Each layer is a CfC without backbone, z = [inputs, h]. Its maps F and G (see `nacre.models.cfc.CfC`) have only
@@ -98,12 +99,17 @@ class WiredCfC(SequenceModel):
         self.layers = nn.ModuleList(WiredLayer(mask, mode) for mask in masks)
         self.out_proj = nn.Linear(masks[-1].shape[1], d_model)
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
-        y, elapsed = steps.x, held_for(steps)
-        for layer in self.layers:
-            y = layer(y, elapsed)
-        return self.out_proj(y)
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        layers = (layer for layer in self.layers if isinstance(layer, WiredLayer))
+        return tuple(like.new_zeros(like.shape[0], len(layer.recurrent_weight)) for layer in layers)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
+        states, elapsed = [steps.x], held_for(steps)
+        for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
+            states.append(layer(states[-1], elapsed, before))
+        return self.out_proj(states[-1]), tuple(states[1:])
 
 
 def _masks(d_input: int, d_model: int, sparsity: float, seed: int) -> list[np.ndarray]:

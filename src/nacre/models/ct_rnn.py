@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps, unbind_time
+from nacre.models._base import Steps, unbind_time
 from nacre.models._flow import drifting_steps, flow, relaxing_steps, tanh_field
+from nacre.models._recurrent import RecurrentModel, State
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
 
@@ -14,7 +15,7 @@ _CELLS = ("leaky", "ode-rnn")
 
 
 @saveable("CTRNN")
-class CTRNN(SequenceModel):
+class CTRNN(RecurrentModel):
     """Leaky recurrent network whose state flows while each input is held.
 
         dh/dt = g * tanh(x W + h U + b) - h
@@ -41,22 +42,27 @@ class CTRNN(SequenceModel):
         self.state_weight = nn.Parameter(nn.init.orthogonal_(torch.empty(d_model, d_model)))
         self.gain = nn.Parameter(torch.ones(d_model))
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], self.d_model),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
         # With h = g u, du/dt = tanh(x W + u (g U) + b) - u: one product less in every solver step.
         weight = self.gain.unsqueeze(1) * self.state_weight
         inputs, dt = unbind_time([self.input_proj(steps.x), relaxing_steps(steps.elapsed(1.0), self.unfolds)])
-        u = torch.zeros_like(inputs[0])  # [B, d]
+        (u,) = state or self.start(steps.x)  # [B, d]
         states: list[Tensor] = []
         for held, length in zip(inputs, dt, strict=True):
             for _ in range(self.unfolds):
                 u = torch.lerp(u, torch.addmm(held, u, weight).tanh(), length)
             states.append(u)
-        return torch.stack(states, 1) * self.gain
+        after = torch.stack(states, 1)
+        return after * self.gain, (after,)
 
 
 @saveable("ODERNN")
-class ODERNN(SequenceModel):
+class ODERNN(RecurrentModel):
     """Recurrent network whose state follows a learned field between inputs.
 
         h' = state after dh/dt = V tanh(U h + a) + b, from the last h, for the time since the last step
@@ -87,14 +93,18 @@ class ODERNN(SequenceModel):
         self.candidate_weight = nn.Parameter(nn.init.orthogonal_(torch.empty(d_model, d_model)))
         self.candidate_bias = nn.Parameter(torch.zeros(d_model))
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], self.d_model),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
         d = self.d_model
         gate_weight, candidate_weight, bias = self.gate_weight, self.candidate_weight, self.candidate_bias
         field = tanh_field(self.field_in, self.field_out)
         inputs = self.input_proj(steps.x).split((2 * d, d), -1)
         gates, candidates, dt = unbind_time([*inputs, drifting_steps(steps.elapsed(0.0), self.unfolds)])
-        h = torch.zeros_like(candidates[0])  # [B, d]
+        (h,) = state or self.start(steps.x)  # [B, d]
         states: list[Tensor] = []
         for gate, candidate, length in zip(gates, candidates, dt, strict=True):
             h = flow(field, h, length, self.unfolds)
@@ -102,7 +112,8 @@ class ODERNN(SequenceModel):
             n = torch.addcmul(candidate, r, torch.addmm(bias, h, candidate_weight)).tanh()
             h = torch.lerp(n, h, z)
             states.append(h)
-        return torch.stack(states, 1)
+        after = torch.stack(states, 1)
+        return after, (after,)
 
 
 @register(

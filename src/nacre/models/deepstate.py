@@ -6,8 +6,9 @@ from torch.nn.functional import softplus
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps
+from nacre.models._base import Steps
 from nacre.models._kalman import Filtered, kalman_filter, transition
+from nacre.models._recurrent import RecurrentModel, State, stack
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
 
@@ -37,7 +38,7 @@ _SLOWEST_RATE = 1e-6
     },
 )
 @saveable("DeepState")
-class DeepState(SequenceModel):
+class DeepState(RecurrentModel):
     """Filtered states of linear-Gaussian models whose parameters an LSTM sets at each step.
 
     Published, to forecast observed z from covariates x: an LSTM of x gives F_t, g_t, a_t, b_t and sigma_t of
@@ -99,41 +100,72 @@ class DeepState(SequenceModel):
         self.prior_std = nn.Parameter(torch.zeros(channels, latent))  # before it is bounded
         self.out_proj = nn.Linear(channels * latent + hidden, d_model)
 
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`: h and c of the LSTM, [m | S] of the filters, and rate and g of the step before."""
+        rows, sizes = like.shape[0], (self.channels, self.latent)
+        memory = like.new_zeros(rows, self.layers, self.hidden)
+        spread = torch.diag_embed(_bounded(self.prior_std.double(), *_PRIOR).square())
+        prior = torch.cat([self.prior_mean.double().unsqueeze(-1), spread], -1)
+        any_rate = prior.new_ones(rows, *sizes)  # no time passes before the first step
+        return memory, memory, prior.expand(rows, -1, -1, -1), any_rate, torch.zeros_like(any_rate)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
+        h, c, *known = state or self.start(steps.x)
+        outputs, states = [], []
+        for x in steps.x.unbind(1):  # one call for all steps would give only the last c
+            memory = h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()
+            output, memory = self.lstm(x.unsqueeze(1), memory)
+            h, c = (tensor.transpose(0, 1) for tensor in memory)
+            outputs.append(output)
+            states.append((h, c))
+        h = torch.cat(outputs, 1)
+        filtered, after = self.filter(steps, h, tuple(known))
+        if state is None:
+            self._learn(steps, filtered)
+        return self._read(filtered, h), (*stack(states), *after)
+
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
         h, _ = self.lstm(steps.x)  # [B, T, hidden]
-        filtered = self.filter(steps, h)
-        if self.training:
-            nll = -filtered.log_density().to(h.dtype)
-            valid = steps.valid().unsqueeze(-1)
-            self.aux_loss = torch.where(valid, nll, 0).sum() / (valid.sum().clamp(min=1) * self.channels)
-        return self.out_proj(torch.cat([filtered.mean.flatten(2).to(h.dtype), h], -1))
+        filtered, _ = self.filter(steps, h, self.start(steps.x)[2:])
+        self._learn(steps, filtered)
+        return self._read(filtered, h)
 
-    def filter(self, steps: Steps, h: Tensor) -> Filtered:
-        """Make the series, and filter them in float64 as the LSTM's outputs h [B, T, hidden] say."""
+    def filter(self, steps: Steps, h: Tensor, before: State) -> tuple[Filtered, State]:
+        """Make the series, and filter them in float64 as the LSTM's outputs h [B, T, hidden] say.
+
+        From [m | S], rate and g before the first step; with the same after every step.
+        """
+        known, rate_before, drive_before = before
         emitted = self.emit(h).double().unflatten(-1, (self.channels, -1))
         sizes = [self.latent, self.latent, self.latent, 1, 1]
         loading, rho, drive, offset, noise = emitted.split(sizes, -1)  # [B, T, c, l] and [B, T, c, 1]
+        rate, drive = softplus(rho) + _SLOWEST_RATE, _bounded(drive, *_DRIVE)
         factor, innovation = transition(
-            _step_before(softplus(rho) + _SLOWEST_RATE),
-            _step_before(_bounded(drive, *_DRIVE)),
+            _step_before(rate, rate_before),
+            _step_before(drive, drive_before),
             steps.elapsed(0.0).double().unsqueeze(-1),
         )
-        return kalman_filter(
-            self.observe(steps.x).double() - offset.squeeze(-1),
-            loading,
-            _bounded(noise.squeeze(-1), *_NOISE).square(),
-            factor,
-            innovation,
-            self.prior_mean.double(),
-            torch.diag_embed(_bounded(self.prior_std.double(), *_PRIOR).square()),
-        )
+        observed = self.observe(steps.x).double() - offset.squeeze(-1)
+        noise = _bounded(noise.squeeze(-1), *_NOISE).square()
+        filtered = kalman_filter(observed, loading, noise, factor, innovation, known)
+        return filtered, (filtered.known, rate, drive)
+
+    def _learn(self, steps: Steps, filtered: Filtered) -> None:
+        if self.training:
+            nll = -filtered.log_density().to(steps.x.dtype)
+            valid = steps.valid().unsqueeze(-1)
+            self.aux_loss = torch.where(valid, nll, 0).sum() / (valid.sum().clamp(min=1) * self.channels)
+
+    def _read(self, filtered: Filtered, h: Tensor) -> Tensor:
+        return self.out_proj(torch.cat([filtered.mean.flatten(2).to(h.dtype), h], -1))
 
 
 def _bounded(x: Tensor, low: float, high: float) -> Tensor:
     return low + (high - low) * x.sigmoid()
 
 
-def _step_before(x: Tensor) -> Tensor:
-    """Shift [B, T, ...] by one step; the first stays, as there is no transition before it."""
-    return torch.cat([x[:, :1], x[:, :-1]], 1)
+def _step_before(x: Tensor, first: Tensor) -> Tensor:
+    """Shift [B, T, ...] by one step, with `first` [B, ...] as the first."""
+    return torch.cat([first.unsqueeze(1), x[:, :-1]], 1)

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from nacre._util.checks import whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps, unbind_time
+from nacre.models._base import Steps, unbind_time
 from nacre.models._flow import relaxing_steps
+from nacre.models._recurrent import RecurrentModel, State
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
 
@@ -25,7 +26,7 @@ from nacre.models._search_space import Whole
     space={"unfolds": Whole(2, 8)},
 )
 @saveable("GRUODE")
-class GRUODE(SequenceModel):
+class GRUODE(RecurrentModel):
     """Gated recurrent unit in continuous time, whose state flows while each input is held.
 
         r = sigmoid(x W_r + h U_r + b_r),  z = sigmoid(x W_z + h U_z + b_z)
@@ -57,13 +58,17 @@ class GRUODE(SequenceModel):
         nn.init.zeros_(self.input_proj.bias)
         nn.init.ones_(self.input_proj.bias[:d_model])
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], self.d_model),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
         d = self.d_model
         gate_weight, candidate_weight = self.gate_weight, self.candidate_weight
         inputs = self.input_proj(steps.x).split((2 * d, d), -1)
         gates, candidates, dt = unbind_time([*inputs, relaxing_steps(steps.elapsed(1.0), self.unfolds)])
-        h = torch.zeros_like(candidates[0])  # [B, d]
+        (h,) = state or self.start(steps.x)  # [B, d]
         states: list[Tensor] = []
         for gate, candidate, length in zip(gates, candidates, dt, strict=True):
             for _ in range(self.unfolds):
@@ -72,4 +77,5 @@ class GRUODE(SequenceModel):
                 # Weight dt (1 - z), in one operation.
                 h = torch.lerp(h, c, torch.addcmul(length, length, z, value=-1))
             states.append(h)
-        return torch.stack(states, 1)
+        after = torch.stack(states, 1)
+        return after, (after,)

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps
+from nacre.models._base import Steps
 from nacre.models._ltc_neurons import LTCNeurons
+from nacre.models._recurrent import RecurrentModel, State
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real, Whole
 from nacre.wiring.builders import check_size
@@ -27,7 +28,7 @@ from nacre.wiring.wiring import Wiring
     space={"unfolds": Whole(3, 12)},
 )
 @saveable("LTCFC")
-class LTCFC(SequenceModel):
+class LTCFC(RecurrentModel):
     """d_model liquid time-constant neurons, each connected to all and to all inputs; all are outputs.
 
     For neuron j, with y = sigmoid(sigma (u - mu)) of each synapse,
@@ -61,9 +62,14 @@ class LTCFC(SequenceModel):
         self.output_scale = nn.Parameter(torch.ones(d_model))
         self.output_shift = nn.Parameter(torch.zeros(d_model))
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
-        return self.neurons(steps.x, steps.elapsed(1.0)) * self.output_scale + self.output_shift
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], self.d_model),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
+        states = self.neurons(steps.x, steps.elapsed(1.0), state and state[0])
+        return states * self.output_scale + self.output_shift, (states,)
 
 
 @register(
@@ -80,7 +86,7 @@ class LTCFC(SequenceModel):
     space={"unfolds": Whole(3, 12), "sparsity": Real(0.1, 0.9)},
 )
 @saveable("LTCNCP")
-class LTCNCP(SequenceModel):
+class LTCNCP(RecurrentModel):
     """The neurons of `LTCFC`, wired sparsely: inputs -> inter -> command (recurrent) -> motor, then a linear map.
 
     The wiring is ncps' `AutoNCP` of max(d_model, 8) neurons, of which max(2, d_model // 4) are motor neurons. The
@@ -119,7 +125,11 @@ class LTCNCP(SequenceModel):
         self.neurons = LTCNeurons(Wiring.from_ncps(source, d_input), unfolds)
         self.out_proj = nn.Linear(self.motors, d_model)
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
-        states = self.neurons(steps.x, steps.elapsed(1.0))
-        return self.out_proj(states[..., : self.motors])  # ncps puts motor neurons first
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`."""
+        return (like.new_zeros(like.shape[0], len(self.neurons.rest)),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
+        states = self.neurons(steps.x, steps.elapsed(1.0), state and state[0])
+        return self.out_proj(states[..., : self.motors]), (states,)  # ncps puts motor neurons first

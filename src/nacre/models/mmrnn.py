@@ -1,13 +1,13 @@
 """mmRNN, also ODE-LSTM (Lechner and Hasani, 2022): memory in an LSTM cell, time in its output."""
 
-import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice, whole
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps, unbind_time
+from nacre.models._base import Steps, unbind_time
 from nacre.models._flow import SOLVERS, drifting_steps, flow, tanh_field
-from nacre.models._lstm import LSTMStep
+from nacre.models._lstm import LSTMModel
+from nacre.models._recurrent import State, stack
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Whole
 
@@ -27,7 +27,7 @@ from nacre.models._search_space import Choice, Whole
     space={"solver": Choice((*SOLVERS,)), "unfolds": Whole(1, 6)},
 )
 @saveable("MMRNN")
-class MMRNN(SequenceModel):
+class MMRNN(LSTMModel):
     """Mixed-memory recurrent network: an LSTM step, after which only h flows for the elapsed time.
 
         h', c = LSTM step from x and the last h, c
@@ -55,18 +55,18 @@ class MMRNN(SequenceModel):
         choice("solver", solver, SOLVERS)
         self.solver = solver
         self.unfolds = whole("unfolds", unfolds, 1)
-        self.step = LSTMStep(d_input, d_model)
         self.field_in = nn.Linear(d_model, d_model)
         self.field_out = nn.Linear(d_model, d_model)
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
         (dt,) = unbind_time([drifting_steps(steps.elapsed(1.0), self.unfolds)])
-        h = c = steps.x.new_zeros(steps.x.shape[0], self.d_model)
+        h, c = state or self.start(steps.x)  # [B, d]
         field = tanh_field(self.field_in, self.field_out)
-        states: list[Tensor] = []
-        for inputs, length in zip(self.step.inputs(steps.x), dt, strict=True):
-            h, c = self.step(inputs, h, c)
+        states: list[State] = []
+        for inputs, length in zip(self.cell.inputs(steps.x), dt, strict=True):
+            h, c = self.cell(inputs, h, c)
             h = flow(field, h, length, self.unfolds, self.solver)
-            states.append(h)
-        return torch.stack(states, 1)
+            states.append((h, c))
+        after = stack(states)
+        return after[0], after

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from nacre._util.checks import real
 from nacre.io import saveable
-from nacre.models._base import SequenceModel, Steps, unbind_time
-from nacre.models._lstm import LSTMStep
+from nacre.models._base import Steps, unbind_time
+from nacre.models._lstm import LSTMModel
+from nacre.models._recurrent import State, stack
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Real
 
@@ -29,7 +30,7 @@ _OPEN_RATIO = 0.05  # r_on at the start, as in the paper
     space={"leak": Real(1e-4, 1e-2, log=True), "max_period": Real(2.0, 100.0, log=True)},
 )
 @saveable("PhasedLSTM")
-class PhasedLSTM(SequenceModel):
+class PhasedLSTM(LSTMModel):
     """LSTM with a time gate on every unit.
 
         phase     p = ((t - s) mod tau) / tau
@@ -67,7 +68,6 @@ class PhasedLSTM(SequenceModel):
         super().__init__(d_input, d_model, time_scale)
         self.leak = real("leak", leak, 0.0, 1.0)
         self.max_period = real("max_period", max_period, 1.0, 1e12)
-        self.step = LSTMStep(d_input, d_model)
         log_period = torch.rand(d_model) * math.log(self.max_period)
         self.log_period = nn.Parameter(log_period)
         self.shift = nn.Parameter(torch.rand(d_model) * log_period.exp())
@@ -84,13 +84,14 @@ class PhasedLSTM(SequenceModel):
         closed = (self.leak if self.training else 0.0) * phase
         return torch.where(ramp < 2, torch.minimum(ramp, 2 - ramp), closed)
 
-    def run(self, steps: Steps) -> Tensor:
-        """See `SequenceModel`."""
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
         (openness,) = unbind_time([self.openness(steps.stamps()).to(steps.x.dtype)])
-        h = c = torch.zeros_like(openness[0])  # [B, d]
-        states: list[Tensor] = []
-        for inputs, k in zip(self.step.inputs(steps.x), openness, strict=True):
-            proposed_h, proposed_c = self.step(inputs, h, c)
+        h, c = state or self.start(steps.x)  # [B, d]
+        states: list[State] = []
+        for inputs, k in zip(self.cell.inputs(steps.x), openness, strict=True):
+            proposed_h, proposed_c = self.cell(inputs, h, c)
             h, c = torch.lerp(h, proposed_h, k), torch.lerp(c, proposed_c, k)
-            states.append(h)
-        return torch.stack(states, 1)
+            states.append((h, c))
+        after = stack(states)
+        return after[0], after

@@ -11,9 +11,10 @@ from nacre._util.checks import whole
 from nacre._util.tracing import values_are_hidden
 from nacre.io import saveable
 from nacre.layer.dynamics import LONGEST
-from nacre.models._base import SequenceModel, Steps
+from nacre.models._base import Steps
+from nacre.models._recurrent import RecurrentModel, State
 from nacre.models._registry import ModelInfo, register
-from nacre.models._s4_kernel import common_interval, convolve, legs_spectrum, recur
+from nacre.models._s4_kernel import common_interval, convolve, legs_spectrum, recur, weighted_states
 from nacre.models._search_space import Whole
 
 _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
@@ -33,7 +34,7 @@ _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
     space={"d_state": Whole(8, 64, step=2)},
 )
 @saveable("S4")
-class S4(SequenceModel):
+class S4(RecurrentModel):
     """A linear state-space model for each channel, and the block around it.
 
     Each of the d_model channels of u = W x has N = d_state states in N/2 conjugate pairs,
@@ -83,25 +84,41 @@ class S4(SequenceModel):
         self.out_proj = nn.Linear(d_model, 2 * d_model)
         self.norm = nn.LayerNorm(d_model)
 
+    def start(self, like: Tensor) -> State:
+        """See `RecurrentModel`: the products C x of weights and states, real and imaginary parts."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        return (like.new_zeros(like.shape[0], self.d_model, self.d_state // 2, 2, dtype=dtype),)
+
+    def unroll(self, steps: Steps, state: State | None = None) -> tuple[Tensor, State]:
+        """See `RecurrentModel`."""
+        u = self.in_proj(steps.x)
+        wide, rates, weights = self._system(u)
+        before = None if state is None else torch.view_as_complex(state[0])
+        states = weighted_states(wide, rates, weights, steps.elapsed(1.0).to(wide.dtype), before)
+        return self._block(u, 2 * states.sum(-1).real), (torch.view_as_real(states),)
+
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
         u = self.in_proj(steps.x)
-        y = self._states(u.to(torch.promote_types(u.dtype, torch.float32)), steps).to(u.dtype)
-        y = y + self.skip * u
-        return self.norm(u + glu(self.out_proj(gelu(y)), -1))
+        wide, rates, weights = self._system(u)
+        interval = _interval(steps)
+        if interval is None:
+            return self._block(u, recur(wide, rates, weights, steps.elapsed(1.0).to(wide.dtype)))
+        return self._block(u, convolve(wide, rates, weights, interval))
 
-    def _states(self, u: Tensor, steps: Steps) -> Tensor:
-        """2 Re(C x) of inputs u, [B, T, d] each, in single precision at least: complex numbers are no shorter."""
+    def _system(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs u, rates and weights, in single precision at least: complex numbers are no shorter."""
+        u = u.to(torch.promote_types(u.dtype, torch.float32))
         decay, frequency, step, readout = (
             parameter.to(u.dtype) for parameter in (self.log_decay, self.frequency, self.log_step, self.readout)
         )
         eigenvalues = torch.complex(-decay.exp(), frequency)  # [d, N/2]
-        rates = eigenvalues * step.exp().unsqueeze(-1)
-        weights = torch.view_as_complex(readout) / eigenvalues
-        interval = _interval(steps)
-        if interval is None:
-            return recur(u, rates, weights, steps.elapsed(1.0).to(u.dtype))
-        return convolve(u, rates, weights, interval)
+        return u, eigenvalues * step.exp().unsqueeze(-1), torch.view_as_complex(readout) / eigenvalues
+
+    def _block(self, u: Tensor, y: Tensor) -> Tensor:
+        """The output, from inputs u and 2 Re(C x), both [B, T, d]."""
+        y = y.to(u.dtype) + self.skip * u
+        return self.norm(u + glu(self.out_proj(gelu(y)), -1))
 
 
 def _interval(steps: Steps) -> float | None:
