@@ -4,6 +4,7 @@ from nacre import data as data
 from nacre import functional as functional
 from nacre import inspect as inspect
 from nacre import models as models
+from nacre import nn as nn
 from nacre._version import __version__ as __version__
 from nacre.certificates.bounds import certify as certify
 from nacre.certificates.certificate import Certificate as Certificate

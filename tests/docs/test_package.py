@@ -22,7 +22,7 @@ RANKS = [
     ["wiring"],
     ["native"],
     ["layer", "functional"],
-    ["certificates", "models", "signals"],
+    ["certificates", "models", "nn", "signals"],
     ["data"],
     ["tasks"],
     ["train"],

@@ -99,7 +99,8 @@ def test_the_encoder_shows_the_line_to_write():
 def test_signatures_are_those_of_the_methods():
     assert list(inspect.signature(nacre.NAC).parameters)[:3] == ["d_model", "num_heads", "d_input"]
     forward = inspect.signature(nacre.NAC.forward).parameters
-    assert " ".join(forward) == "self query key value time key_time key_padding_mask query_only key_only return_trace"
+    order = "self query key value time key_time key_padding_mask query_only key_only causal return_trace"
+    assert " ".join(forward) == order
     assert forward["time"].kind is inspect.Parameter.KEYWORD_ONLY
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
@@ -146,6 +147,7 @@ class NAC(nn.Module):
         key_padding_mask: Tensor | None = None,
         query_only: Tensor | None = None,
         key_only: Tensor | None = None,
+        causal: bool | None = None,
         return_trace: bool = False,
     ) -> Tensor | tuple[Tensor, Trace]:
         """Attend: `layer(x, time, key_padding_mask)`, or `layer(q, k, v, time=..., key_time=...)`.
@@ -163,33 +165,37 @@ class NAC(nn.Module):
                 as moments whose value is wanted.
             key_only: [B, T] bool, in self attention: steps that are attended to but not answered, which saves
                 time where only some answers are read; their outputs are zeros.
+            causal: Whether a query sees only keys up to itself in this call; None: as the layer was made.
             return_trace: Whether to return a `Trace` of every gate and neuron as well.
 
         Returns:
             [B, T, d_model]; zeros at queries that are padded, not answered, or without any valid key. With
             `return_trace`, a pair of that and the trace.
         """
+        config = self.config
+        if causal is not None and causal != config.causal:
+            config = replace(config, causal=causal)
         masks = key_padding_mask, query_only, key_only
-        inputs = prepare(self.config, self.out_proj.weight, query, key, value, time, key_time, *masks)
+        inputs = prepare(config, self.out_proj.weight, query, key, value, time, key_time, *masks)
         if not return_trace:
-            return self._attend(inputs, self.observer)
+            return self._attend(config, inputs, self.observer)
         builder = TraceBuilder(self.observer)
-        return self._attend(inputs, builder), builder.trace()
+        return self._attend(config, inputs, builder), builder.trace()
 
-    def _attend(self, inputs: Inputs, observer: Observer | None) -> Tensor:
+    def _attend(self, config: NACConfig, inputs: Inputs, observer: Observer | None) -> Tensor:
         """Output [B, T, d_model], computed without padding."""
         # A compiled or vectorised program cannot have shapes that depend on data: it keeps the padding.
         whole = values_are_hidden()
         queries = Packing.of(inputs.query, None if whole else inputs.unanswered)
         keys = Packing.of(inputs.key, None if whole else inputs.key_padding)
         wired = self.backbone.wire()
-        tokens, valid, index, (q, k, v) = self._tokens(wired, inputs, queries, keys)
+        tokens, valid, index, (q, k, v) = self._tokens(config, wired, inputs, queries, keys)
         watch = None
         if observer is not None:
             stamps = None if inputs.stamps is None else inputs.stamps[0]
             observer.begin(Scene(queries, index, valid, q, k, v, stamps, self.backbone.wiring))
             watch = observer.see
-        heads = attend(tokens, wired, self.config, self.config.dropout if self.training else 0.0, watch)
+        heads = attend(tokens, wired, config, config.dropout if self.training else 0.0, watch)
         y = queries.unpack(self.out_proj(heads.flatten(1)))
         empty = ~valid.any(-1).any(1)  # [B, T] no key at all: padding, and queries that see nothing else
         return y.masked_fill(empty.unsqueeze(-1), 0)
@@ -260,29 +266,29 @@ class NAC(nn.Module):
         return x.unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2)
 
     def _tokens(
-        self, wired: WiredBackbone, inputs: Inputs, queries: Packing, keys: Packing
+        self, config: NACConfig, wired: WiredBackbone, inputs: Inputs, queries: Packing, keys: Packing
     ) -> tuple[Tokens, Tensor, Tensor, list[Tensor]]:
         """Tokens of the pair stage, valid and index [B, H, T, K], and q, k and v [B, H, T or S, D]."""
         q = self.query_gate(queries.pack(inputs.query))
         k, v = self.key_gate(keys.pack(inputs.key)), self.value_gate(keys.pack(inputs.value))
         apart = [self._heads(p.unpack(x)) for p, x in ((queries, q), (keys, k), (keys, v))]
-        q, k, v = (x.unflatten(1, (self.config.num_heads, -1)) for x in (q, k, v))  # [N, H, D]
+        q, k, v = (x.unflatten(1, (config.num_heads, -1)) for x in (q, k, v))  # [N, H, D]
         asked, offered = self._match(inputs, queries, keys, q, k)
         compared = apart[:2]
         if asked is not None and offered is not None:
             compared = [self._heads(p.unpack(x.flatten(1))) for p, x in ((queries, asked), (keys, offered))]
         masks = inputs.key_padding, inputs.unanswered
         moments = None
-        if self.config.clock or self.config.near:
-            moments = clock_stamps(inputs, self.config.time_scale)
-        index, valid = choose_keys(self.config, compared[0], compared[1], *masks, inputs.stamps, moments)
+        if config.clock or config.near:
+            moments = clock_stamps(inputs, config.time_scale)
+        index, valid = choose_keys(config, compared[0], compared[1], *masks, inputs.stamps, moments)
         first = torch.arange(keys.batch, device=index.device).view(-1, 1, 1, 1) * keys.length  # of each sequence
         tokens = self._pair_tokens(
             wired,
             (q.transpose(0, 1), k.transpose(0, 1), v),
             (asked, offered),
             None if inputs.stamps is None else (queries.pack(inputs.stamps[0]), keys.pack(inputs.stamps[1])),
-            (queries.pack(moments[0]), keys.pack(moments[1])) if moments and self.config.clock else None,
+            (queries.pack(moments[0]), keys.pack(moments[1])) if moments and config.clock else None,
             (keys.number(_head_first(index + first, queries)), _head_first(valid, queries)),
         )
         return tokens, valid, index, apart
