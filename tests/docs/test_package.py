@@ -27,7 +27,7 @@ RANKS = [
     ["tasks"],
     ["train"],
     ["inspect"],
-    ["study", "drive", "bearings", "bench", "demo"],
+    ["study", "drive", "bearings", "bench", "demo", "doctor"],
     ["cli", "__main__"],
 ]
 

@@ -10,6 +10,7 @@ from nacre.cli.bearings import bearings
 from nacre.cli.data import data
 from nacre.cli.drive import drive
 from nacre.cli.inspect import inspect, view
+from nacre.cli.options import DataDir
 from nacre.cli.study import study
 from nacre.cli.train import predict, table, tasks, train, tune
 
@@ -54,6 +55,18 @@ def models(pattern: Annotated[str, Argument(help="Only names that match, such as
     from nacre.models._listing import print_models
 
     print_models(pattern)
+
+
+@app.command()
+def doctor(
+    data_dir: DataDir = None,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look at versions, kernels, machine and data, and say what to mend; exit code 1 if there is a problem."""
+    from nacre.doctor.run import run_doctor
+
+    if run_doctor(data_dir, json):
+        raise Exit(1)
 
 
 @app.command()

@@ -27,8 +27,8 @@ def build(folder: Path | None = None) -> Path:
     Raises:
         RuntimeError: If there is no compiler or it fails.
     """
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if not compiler:
+    compiler = find_compiler()
+    if compiler is None:
         raise RuntimeError("no C++ compiler was found")
     folder = cache_folder() if folder is None else folder
     target = folder / f"nacre-{_fingerprint(compiler)}.so"
@@ -42,6 +42,11 @@ def build(folder: Path | None = None) -> Path:
     if target.exists():
         return target
     raise RuntimeError(f"{compiler} failed: {errors[0]}")
+
+
+def find_compiler() -> str | None:
+    """The C++ compiler: `$CXX`, g++ or clang++; None where there is none."""
+    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 
 
 def _compile(compiler: str, extra: tuple[str, ...], target: Path) -> str | None:

@@ -215,6 +215,8 @@ void backward(const Program& c, const Pairs& p, const PairGrads& grads, const T*
 }  // namespace
 
 extern "C" {
+int nacre_vector_bytes() { return kWideBytes; }
+
 void nacre_attend_f32(const Program* c, const Pairs* p, const Seen* seen, float* out, int threads) {
   forward(*c, *p, seen, out, threads);
 }

@@ -1,0 +1,69 @@
+"""Checks of the compiled kernels: built, loaded, and how much faster than PyTorch here."""
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from nacre._util.files import cache_folder
+from nacre.doctor.finding import Finding, note, ok, problem
+from nacre.doctor.known_numbers import small_layer
+from nacre.native import library
+from nacre.native.build import build, find_compiler
+
+ROUNDS = 5
+
+
+def check_kernels() -> Iterator[Finding]:
+    """Compiler, library and speed."""
+    if os.environ.get(library.SWITCH) == "0":
+        yield note("kernels", f"switched off by {library.SWITCH}=0", f"unset {library.SWITCH}")
+        return
+    compiler = find_compiler()
+    if compiler is None:
+        yield note(
+            "kernels",
+            "no C++ compiler was found: nacre runs on PyTorch, several times slower",
+            "install g++ 12 or newer, or clang (Debian: apt-get install g++)",
+        )
+        return
+    try:
+        path = build()
+    except (OSError, RuntimeError) as error:
+        yield problem("kernels", str(error), _fix(error))
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the finding says it
+        loaded = library.library()
+    if loaded is None:
+        yield problem("kernels", f"{path} cannot be loaded", f"delete {path}, so that it is built again")
+        return
+    vector = 8 * loaded.nacre_vector_bytes()
+    yield ok("kernels", f"built by {compiler}, vectors of {vector} bits, in {path}")
+    yield _speed()
+
+
+def _fix(error: Exception) -> str:
+    if isinstance(error, PermissionError) or "written by others" in str(error):
+        return f"set NACRE_CACHE to a folder that is yours alone; now it is {cache_folder()}"
+    return "set CXX to a C++17 compiler (g++ 12 or newer, or clang), or NACRE_NATIVE=0 to do without"
+
+
+def _speed() -> Finding:
+    """Time of a training step with kernels and without, in turns."""
+    layer, x, stamps = small_layer("nac-plus", steps=200, dtype=torch.float32)
+    best = {"kernels": float("inf"), "PyTorch": float("inf")}
+    for _ in range(ROUNDS):
+        for name in best:
+            start = time.perf_counter()
+            if name == "kernels":
+                layer(x, time=stamps).square().mean().backward()
+            else:
+                with library.switched_off():
+                    layer(x, time=stamps).square().mean().backward()
+            best[name] = min(best[name], time.perf_counter() - start)
+    ratio = best["PyTorch"] / best["kernels"]
+    text = f"a training step of nac-plus is {ratio:.1f} times as fast with kernels as without"
+    return ok("speed", text) if ratio > 1 else note("speed", text, "try again when the machine is idle")

@@ -1,0 +1,150 @@
+"""`nacre doctor` on a sound set-up, and on broken ones: it says what is wrong and what to do."""
+
+import gzip
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from nacre.cli.app import app
+from nacre.doctor import environment, kernels, known_numbers
+from nacre.doctor.data import check_data
+from nacre.doctor.finding import State
+from nacre.native import library
+
+ROOT = Path(__file__).parents[2]
+# Names of packages that are not those of their modules.
+MODULES = {"scikit-learn": "sklearn", "tomli-w": "tomli_w", "imageio-ffmpeg": "imageio_ffmpeg", "pillow": "PIL"}
+
+
+@pytest.fixture
+def no_data(monkeypatch):
+    monkeypatch.delenv("NACRE_DATA", raising=False)
+    monkeypatch.setattr(kernels, "ROUNDS", 1)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("NACRE_DATA", raising=False)
+    return tmp_path / "cache"
+
+
+def problems(findings):
+    return [f for f in findings if f.state is State.PROBLEM]
+
+
+def test_a_sound_machine_has_no_problem(no_data):
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0, done.output
+    assert "No problems." in done.output
+    for what in (
+        "versions",
+        "torch",
+        "extras",
+        "processor",
+        "memory",
+        "GPU",
+        "kernels",
+        "numbers",
+        "cache",
+        "data",
+    ):
+        assert f" {what}: " in done.output
+
+
+def test_json_and_exit_code(no_data, tmp_path):
+    done = CliRunner().invoke(app, ["doctor", "--json", "--data-dir", str(tmp_path / "nowhere")])
+    assert done.exit_code == 1
+    found = json.loads(done.output)
+    assert found["problems"] == 1
+    (wrong,) = (f for f in found["findings"] if f["state"] == "problem")
+    assert wrong["what"] == "data"
+    assert "is no folder" in wrong["text"]
+
+
+def test_extras_are_those_of_the_project():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: packages for name, packages in declared["optional-dependencies"].items() if name != "all"}
+
+    def module(requirement):
+        name = requirement.partition(">")[0].partition("[")[0]
+        return MODULES.get(name, name)
+
+    assert {name: tuple(map(module, packages)) for name, packages in extras.items()} == environment.EXTRAS
+    assert tuple(map(module, declared["dependencies"])) == environment.CORE
+    oldest = ".".join(map(str, environment.OLDEST_TORCH))
+    assert f"torch>={oldest}" in declared["dependencies"]
+
+
+def test_an_old_torch():
+    assert environment._torch("2.13.0+cpu").state is State.OK
+    found = environment._torch("2.4.1+cu121")
+    assert found.state is State.PROBLEM
+    assert found.fix == "pip install 'torch>=2.6'"
+
+
+def test_missing_extras(monkeypatch):
+    monkeypatch.setattr(environment, "find_spec", lambda name: None if name in ("ray", "onnx") else name)
+    found = environment._extras()
+    assert found.state is State.NOTE
+    assert "scale lacks ray; export lacks onnx" in found.text
+    assert found.fix.endswith("'.[scale,export]'")
+
+
+def test_no_compiler(monkeypatch, own_cache):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    (found,) = kernels.check_kernels()
+    assert found.state is State.NOTE
+    assert "no C++ compiler" in found.text
+    assert "g++" in found.fix
+
+
+def test_a_compiler_that_fails_and_a_cache_that_cannot_be_written(monkeypatch, own_cache, tmp_path):
+    monkeypatch.setenv("CXX", "false")
+    (found,) = kernels.check_kernels()
+    assert found.state is State.PROBLEM
+    assert "CXX" in found.fix
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "file"))
+    first, *_ = check_data(None)
+    assert first.state is State.PROBLEM
+    assert "NACRE_CACHE" in first.fix
+    assert problems(kernels.check_kernels())
+
+
+def test_kernels_switched_off(monkeypatch):
+    monkeypatch.setenv("NACRE_NATIVE", "0")
+    (found,) = kernels.check_kernels()
+    assert found.state is State.NOTE
+    assert found.fix == "unset NACRE_NATIVE"
+
+
+def test_wrong_numbers(monkeypatch):
+    assert not problems(known_numbers.check_numbers())
+    monkeypatch.setitem(known_numbers.KNOWN, "nac", (0.25, 0.16))
+    (found,) = known_numbers.check_numbers()
+    assert found.state is State.PROBLEM
+    assert "nac by PyTorch gives" in found.text
+
+
+def test_data_that_is_not_what_it_should_be(own_cache, tmp_path):
+    folder = tmp_path / "ettm1"
+    folder.mkdir()
+    (folder / "ETTm1.csv.gz").write_bytes(gzip.compress(b"date,OT\n"))
+    (found,) = problems(check_data(tmp_path))
+    assert found.what == "data ettm1"
+    assert "is not the ETTm1.csv that nacre knows" in found.text
+    assert found.fix == "nacre data get ettm1"
+
+
+def test_the_switch_changes_the_path_and_comes_back():
+    x = torch.zeros(2)
+    before = library.runs(x)
+    with library.switched_off():
+        assert not library.runs(x)
+    assert library.runs(x) == before
