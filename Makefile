@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-.PHONY: setup demo test quick test-deep cover lint bench docs clean
+.PHONY: setup demo test quick test-deep cover lint bench docs release clean
 unexport PYTHONDONTWRITEBYTECODE  # pytest would rewrite all tests in every run, which takes seconds
 
 setup: $(INSTALLED)  ## Make .venv with nacre, all extras and the development tools.
@@ -39,6 +39,9 @@ bench: setup  ## Time and memory of every model beside torch.nn.MultiheadAttenti
 docs: setup  ## Build the documentation into ./site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+release: setup  ## Build sdist and wheel into ./dist/, and try the wheel in fresh environments of the Pythons that are here.
+	$(BIN)/python tools/check_release.py $(foreach v,3.11 3.12 3.13,$(shell command -v python$(v)))
+
 clean:  ## Remove everything that the targets above made.
-	rm -rf .venv site nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv site dist nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage
 	find src tests tools docs examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,107 @@
+"""Build sdist and wheel, and try the wheel in fresh environments: python tools/check_release.py [PYTHON ...].
+
+Each PYTHON is an interpreter, such as python3.12; without any, the one that runs this. Needs `build` and `twine`.
+Leaves both files in dist/.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+INSIDE = (
+    "nacre/py.typed",
+    "nacre/native/pairs.cpp",
+    "nacre/native/circuit.h",
+    "nacre/tasks/recipes/spiral.toml",
+    "nacre/inspect/viewer/page/index.html",
+)
+# Trains for a moment, saves and loads.
+SCRIPT = """
+import torch, nacre
+layer = nacre.create("nac-plus", d_input=3, d_model=8, num_heads=2)
+optimizer = torch.optim.Adam(layer.parameters())
+for _ in range(3):
+    layer(torch.randn(2, 20, 3), time=torch.rand(2, 20).cumsum(1)).square().mean().backward()
+    optimizer.step()
+nacre.save(layer, "layer")
+assert type(nacre.load("layer")).__name__ == "NAC"
+"""
+
+
+def say(text: str) -> None:
+    """Print a line of the transcript."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    """Run a command, print its output, and stop where it fails."""
+    say(f"$ {' '.join(str(part) for part in command)}")
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    say(done.stdout.rstrip())
+    if done.returncode:
+        raise SystemExit(f"exit code {done.returncode}")
+    return done.stdout
+
+
+def build() -> Path:
+    """The wheel, freshly built beside the sdist, with all that must be inside."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    run(sys.executable, "-m", "build", "--outdir", DIST)
+    run(sys.executable, "-m", "twine", "check", "--strict", *sorted(DIST.iterdir()))
+    (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    missing = [name for name in INSIDE if name not in names]
+    odd = [name for name in names if not name.startswith("nacre/") and ".dist-info/" not in name]
+    if missing or odd:
+        raise SystemExit(f"{wheel.name}: missing {missing}, not expected {odd}")
+    with tarfile.open(sdist) as archive:
+        largest = max(archive.getmembers(), key=lambda member: member.size)
+        say(f"{wheel.name}: {len(names)} files")
+        say(f"{sdist.name}: {len(archive.getnames())} files, the largest {largest.name} ({largest.size:,} bytes)")
+    return wheel
+
+
+def try_wheel(wheel: Path, python: str) -> None:
+    """Install the wheel into an environment of its own, and use it with a compiler and without."""
+    with tempfile.TemporaryDirectory() as folder:
+        place, binaries = Path(folder), Path(folder) / "venv" / "bin"
+        run(python, "-m", "venv", place / "venv")
+        run(binaries / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", f"{wheel}[train]", cwd=place)
+        own = {"NACRE_CACHE": str(place / "cache"), "NACRE_DATA": "", "PYTHONPATH": ""}
+        run(binaries / "nacre", "doctor", cwd=place, **own)
+        run(binaries / "python", "-c", SCRIPT, cwd=place, **own)
+        bare = own | {"PATH": str(binaries), "NACRE_CACHE": str(place / "bare"), "CXX": ""}
+        told = run(binaries / "nacre", "doctor", cwd=place, **bare)
+        if "no C++ compiler" not in told:
+            raise SystemExit("without a compiler on the path, nacre doctor should say so")
+        run(binaries / "python", "-W", "ignore", "-c", SCRIPT, cwd=place, **bare)
+        run(binaries / "nacre", "demo", "--steps", "20", cwd=place, **own)
+
+
+def main() -> None:
+    """Build and try."""
+    wheel = build()
+    for python in sys.argv[1:] or [sys.executable]:
+        try_wheel(wheel, python)
+    say("The release is sound.")
+
+
+if __name__ == "__main__":
+    main()
