@@ -5,7 +5,7 @@ import torch
 from support.models import case, each, irregular, make
 
 ASKS = torch.tensor([[0, 0, 1, 0, 1, 1, 0], [1, 0, 1, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0]]).bool()
-CAUSAL = ["cta", "linear-attention", "odeformer", "ot-transformer", "sdpa"]
+CAUSAL = ["contiformer", "cta", "linear-attention", "odeformer", "ot-transformer", "sdpa"]
 
 
 def given():
