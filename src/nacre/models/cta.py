@@ -1,5 +1,7 @@
 """CTA (Chien and Chen, 2021): attention over a continuous trajectory, not only over its observations."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
@@ -103,8 +105,8 @@ class CTA(AttentionModel):
         """States [B, Q, d] just after questions, each as if it were the last step."""
         inflow = linear(questions.x, self.jump.weight_ih, self.jump.bias_ih)
         width = drifting_steps(questions.elapsed(0.0), self.unfolds)
-        *_, z = self._step(questions.state(state), inflow, width, width / 2)
-        return z
+        rows = (y.flatten(0, 1) for y in (questions.state(state), inflow, width, width / 2))
+        return self._stepper()(*rows)[-1].unflatten(0, inflow.shape[:2])
 
     def _attend(self, state: Tensor, nodes: Tensor, bias: Tensor) -> Tensor:
         """Outputs [B, T, d] of queries from states [B, T, d], over nodes [B, R, S + 1, d]."""
@@ -120,20 +122,39 @@ class CTA(AttentionModel):
         """
         inputs = linear(x, self.jump.weight_ih, self.jump.bias_ih)
         width = drifting_steps(elapsed, self.unfolds)
-        z = x.new_zeros(x.shape[0], self.d_model)
+        z, step = x.new_zeros(x.shape[0], self.d_model), self._stepper()
         nodes = []
         for inflow, dt, half in zip(*unbind_time([inputs, width, width / 2]), strict=True):
-            nodes += self._step(z, inflow, dt, half)
+            nodes += step(z, inflow, dt, half)
             z = nodes[-1]
         return torch.stack(nodes, 1).unflatten(1, (x.shape[1], -1))
 
-    def _step(self, z: Tensor, inflow: Tensor, dt: Tensor, half: Tensor) -> list[Tensor]:
-        """States at the nodes of one step, from z [..., d] just after the step before."""
-        nodes = []
-        for _ in range(self.unfolds):
-            nodes.append(torch.addcmul(z, half, self.flow(z)))
-            z = torch.addcmul(z, dt, self.flow(nodes[-1]))
-        return [*nodes, _gru(inflow, linear(z, self.jump.weight_hh, self.jump.bias_hh), z)]
+    def _stepper(self) -> Callable[[Tensor, Tensor, Tensor, Tensor], list[Tensor]]:
+        """A function that gives the states at the nodes of one step; it has the weights transposed once for all.
+
+        It takes the state [B, d] just after the step before, what the observation adds to the gates of the jump
+        [B, 3 d], and the length of a sub-step [B, 1] and half of it.
+        """
+        layers = [layer for layer in self.flow if isinstance(layer, nn.Linear)]
+        *inner, last = [(layer.bias, layer.weight.t().contiguous()) for layer in layers]
+        recurrent = self.jump.bias_hh, self.jump.weight_hh.t().contiguous()
+
+        def affine(z: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
+            return torch.addmm(layer[0], z, layer[1])
+
+        def flow(z: Tensor) -> Tensor:
+            for layer in inner:
+                z = affine(z, layer).tanh()
+            return affine(z, last)
+
+        def step(z: Tensor, inflow: Tensor, dt: Tensor, half: Tensor) -> list[Tensor]:
+            nodes = []
+            for _ in range(self.unfolds):
+                nodes.append(torch.addcmul(z, half, flow(z)))
+                z = torch.addcmul(z, dt, flow(nodes[-1]))
+            return [*nodes, _gru(inflow, affine(z, recurrent), z)]
+
+        return step
 
     def _log_widths(self, steps: Steps, last: Tensor) -> Tensor:
         """Bias of the scores: [B, 1, 1, R (S + 1)], or [B, 1, T, R (S + 1)] if causal.
@@ -156,8 +177,8 @@ class CTA(AttentionModel):
 
 
 def _gru(inputs: Tensor, recurrent: Tensor, z: Tensor) -> Tensor:
-    """`nn.GRUCell` after its two products, [..., 3 d] each."""
+    """`nn.GRUCell` after its two products, [B, 3 d] each."""
     d = z.shape[-1]
-    reset, keep = (inputs[..., : 2 * d] + recurrent[..., : 2 * d]).sigmoid().chunk(2, -1)
-    new = torch.addcmul(inputs[..., 2 * d :], reset, recurrent[..., 2 * d :]).tanh()
+    reset, keep = (inputs[:, : 2 * d] + recurrent[:, : 2 * d]).sigmoid().chunk(2, 1)
+    new = torch.addcmul(inputs[:, 2 * d :], reset, recurrent[:, 2 * d :]).tanh()
     return torch.lerp(new, z, keep)
