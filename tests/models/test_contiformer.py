@@ -12,7 +12,8 @@ from scipy.interpolate import CubicHermiteSpline
 
 import nacre
 from nacre.models import contiformer as module
-from nacre.models._contiformer_flow import QueryCurve
+from nacre.models._base import Steps
+from nacre.models._contiformer_curve import Curve
 from reference.compare import assert_rows_same
 from reference.contiformer import contiformer, pair_by_quadrature, pair_by_solver
 from support.hypothesis import examples
@@ -47,7 +48,7 @@ def same_gradients(model, got, want, tolerance=1e-9):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("nodes", "unfolds"), [(1, 2), (3, 1)])
+@pytest.mark.parametrize(("nodes", "unfolds"), [(1, 2), (2, 1), (3, 1)])
 def test_parity_contiformer_is_a_loop_over_pairs(causal, nodes, unfolds):
     model = make(causal=causal, nodes=nodes, unfolds=unfolds, time_scale=0.7)
     x, time = data(3, 5)
@@ -56,17 +57,31 @@ def test_parity_contiformer_is_a_loop_over_pairs(causal, nodes, unfolds):
     assert_rows_same(model, partial(contiformer, model, pair=pair_by_quadrature), x, time, [5, 5, 3])
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_question_is_an_observation_that_is_no_key(causal):
+    model = make(causal=causal, nodes=2, time_scale=0.7)
+    x, time = data(1, 6)
+    time[0, 4] = time[0, 3]
+    asks = torch.tensor([[1, 0, 1, 1, 0, 1]]).bool() if not causal else torch.tensor([[0, 1, 1, 0, 1, 1]]).bool()
+    y = model(x, time=time, query_only=asks)[0]
+    for step in asks[0].nonzero().flatten().tolist():
+        kept = ~asks[0]
+        kept[step] = True
+        place = int(kept[:step].sum())
+        close(y[step], contiformer(model, x[0, kept], time[0, kept], pair_by_quadrature, asks=place)[place])
+
+
 @pytest.mark.slow
 def test_parity_contiformer_converges_to_dopri5():
-    model = make(nodes=150, unfolds=1)
+    model = make(nodes=10, unfolds=30)
     x, time = data(1, 4)
     with torch.no_grad():
         want = contiformer(model, x[0], time[0], pair_by_solver)[None]
         fine = (model(x, time=time) - want).abs().max().item()
-        model.nodes = 3
+        model.nodes, model.unfolds = 1, 1
         default = (model(x, time=time) - want).abs().max().item()
     assert fine < 1e-6
-    assert fine < default < 0.05
+    assert fine < default < 0.02
 
 
 def test_contiformer_in_single_precision():
@@ -77,13 +92,15 @@ def test_contiformer_in_single_precision():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("rows", [1, 3])
-def test_blocks_of_queries_change_nothing(monkeypatch, causal, rows):
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("kept", [0, 10**6])
+def test_blocks_change_nothing(monkeypatch, causal, rows, kept):
     model = make(causal=causal)
     x, time = data(2, 7)
     padding = torch.arange(7) >= torch.tensor([7, 4])[:, None]
     whole = model(x, time=time, key_padding_mask=padding)
-    monkeypatch.setattr(module, "_BLOCK", rows * 2 * 7 * 4)
+    monkeypatch.setattr(module, "_KEPT", kept)
+    monkeypatch.setattr(module, "_BLOCK", rows * 7 * 4)
     blocks = model(x, time=time, key_padding_mask=padding)
     close(blocks, whole, 1e-12)
     same_gradients(model, blocks[..., 0].square().sum(), whole[..., 0].square().sum(), 1e-12)
@@ -97,7 +114,7 @@ def test_blocks_are_computed_again_with_the_weights_of_the_call(monkeypatch):
             parameter.add_(torch.randn_like(parameter))
     x, time = data()
     weights = dict(other.named_parameters())
-    monkeypatch.setattr(module, "_BLOCK", 1)
+    monkeypatch.setattr(module, "_KEPT", 0)
     got = torch.func.functional_call(model, weights, (x,), {"time": time})
     same_gradients(other, got[..., 0].sum(), other(x, time=time)[..., 0].sum())
 
@@ -107,11 +124,10 @@ def test_queries_follow_the_spline_of_scipy():
     query = torch.randn(1, 5, 2, dtype=torch.float64)
     secants = np.diff(query[0].numpy(), axis=0) / np.diff(time[0].numpy())[:, None]
     spline = CubicHermiteSpline(time[0].numpy(), query[0].numpy(), np.concatenate([secants[:1], secants]))
-    for share in (0.1, 0.5, 0.77):
-        tau = time[:, None] + share * (time[..., None] - time[:, None])  # [1, query, key]
-        curve = QueryCurve(query, time)
-        got = curve(curve.table, 1, 4, 5, share)
-        close(got, torch.from_numpy(spline(tau[:, 1:4].numpy())), 1e-12)
+    steps = Steps(query, time, None, None)
+    for nodes in (3, 5):
+        got, there, _ = Curve(query, steps, steps, None).at(nodes)
+        close(got, torch.from_numpy(spline(there.numpy())), 1e-12)
 
 
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=6), st.integers(0, 5))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 import nacre
+from nacre.models import performer as module
 from nacre.models.performer import draw_projection
 from reference.compare import assert_same
 from support.hypothesis import examples
@@ -193,3 +194,14 @@ def test_options_act_and_bad_ones_are_explained():
     ):
         with pytest.raises(ValueError, match=message):
             make(**options)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_blocks_of_rows_change_nothing(monkeypatch, rows):
+    model = make()
+    x = torch.randn(3, 5, 6, dtype=torch.float64)
+    padding = torch.arange(5) >= torch.tensor([5, 2, 4])[:, None]
+    want = [model(x), model(x, key_padding_mask=padding)]
+    monkeypatch.setattr(module, "_BLOCK", rows * 2 * 5 * 24)
+    for y, whole in zip([model(x), model(x, key_padding_mask=padding)], want, strict=True):
+        assert_same(y, whole, list(model.parameters()), 1e-12)

@@ -1,14 +1,14 @@
-"""Between two observations of ContiFormer: keys and values follow an ODE, queries a spline."""
+"""Keys and values of ContiFormer between observations: solved once for all queries, and read at any time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, layer_norm, linear
+from torch.nn.functional import layer_norm, pad
 
-# A cubic whose end slopes are at most this many times its mean slope is monotone. Here it bounds the ratio of an
-# interval to the one before, so that the curve does not overshoot after two stamps that are close together.
-_MAX_RATIO = 3.0
+# Units of time since an observation at which a path is solved: after a few units, ever longer steps.
+_KNOTS = (0.0, 1.0, 2.0, 4.0, 8.0, 32.0, 2.0**10, 2.0**20, 2.0**40)
 
 
 class Field(nn.Module):
@@ -19,79 +19,85 @@ class Field(nn.Module):
         self.linear = nn.Linear(width + 1, width)  # W and w
         self.norm = nn.LayerNorm(width)
 
-    def weights(self) -> tuple[Tensor, ...]:
-        """What `path` takes: W and w, b, and scale and shift of the norm."""
-        return self.linear.weight, self.linear.bias, self.norm.weight, self.norm.bias
 
+class Knots:
+    """Where paths are solved and how they are read between: cubic Hermite polynomials from knot to knot.
 
-def _slope(weights: Sequence[Tensor], u: Tensor, y: Tensor) -> Tensor:
-    """Slopes like y [..., d] at times u [..., 1]."""
-    weight, bias, scale, shift = weights
-    y = torch.addcmul(linear(y, weight[:, :-1], bias), u, weight[:, -1])
-    return layer_norm(y, scale.shape, scale, shift).sigmoid_()
-
-
-def path(weights: Sequence[Tensor], y: Tensor, span: Tensor, stops: list[float], unfolds: int) -> Iterator[Tensor]:
-    """States at ascending shares `stops` of a time span, `unfolds` classical Runge-Kutta steps apart.
-
-    y [..., d] at the start is broadcast with span [..., 1], which may have either sign. All pairs share the steps.
-    """
-    start = 0.0
-    for stop in stops:
-        size = (stop - start) / unfolds
-        h = size * span
-        for step in range(unfolds):
-            u = (start + step * size) * span
-            middle = u + h / 2
-            k1 = _slope(weights, u, y)
-            k2 = _slope(weights, middle, torch.addcmul(y, h, k1, value=0.5))
-            k3 = _slope(weights, middle, torch.addcmul(y, h, k2, value=0.5))
-            k4 = _slope(weights, u + h, torch.addcmul(y, h, k3))
-            y = torch.addcmul(y, h, torch.add(k1 + k4, k2 + k3, alpha=2), value=1 / 6)
-        yield y
-        start = stop
-
-
-class QueryCurve:
-    """Queries at any time: a cubic Hermite spline whose slope at an observation is that of the interval before.
-
-    From observation a to a + 1, at the share r of that interval:
-
-        q(r) = q_a + r² (2 - r) D_a + r (1 - r)² p_a D_{a-1},   D_a = q_{a+1} - q_a
-
-    with p_a the ratio of this interval to the one before, at most 3, and a straight line in the first. No later
-    observation than a + 1 enters. Where several observations share a stamp, the curve jumps from each to the next.
+    Args:
+        longest: Time that paths have to reach.
+        unfolds: Number of Runge-Kutta steps, each to a knot of its own, to every time of `_KNOTS`.
+        ways: (1,) for the future of an observation alone, (1, -1) for both.
     """
 
-    def __init__(self, query: Tensor, time: Tensor) -> None:  # [B, T, d], and [B, T] float64, ascending
-        gap = time.diff(dim=1, append=time[:, -1:])  # [B, T], 0 after the last
-        ratio = (gap[:, 1:] / gap[:, :-1].clamp(min=torch.finfo(gap.dtype).tiny)).clamp(max=_MAX_RATIO)
-        rise = query.diff(dim=1, append=query[:, -1:])  # D, and 0 after the last
-        slope = torch.cat([rise[:, :1], ratio.unsqueeze(-1).to(query.dtype) * rise[:, :-1]], 1)
-        self.time = time.contiguous()
-        self.gap = gap
-        self.table = torch.cat([query, rise, slope], -1).flatten(0, 1)  # [B T, 3 d]
-        self.row = torch.arange(query.shape[0], device=query.device)[:, None] * query.shape[1]  # first of a sample
+    def __init__(self, longest: float, unfolds: int, ways: Sequence[int]) -> None:
+        cells = [(a, b) for a, b in pairwise(_KNOTS) if a < longest or a == 0]
+        self.steps = [(b - a) / unfolds for a, b in cells for _ in range(unfolds)]
+        self.starts = [a + n * (b - a) / unfolds for a, b in cells for n in range(unfolds)]
+        self.ends = [a + h for a, h in zip(self.starts, self.steps, strict=True)]
+        self.ways = ways
 
-    def __call__(self, table: Tensor, first: int, last: int, keys: int, share: float) -> Tensor:
-        """Queries at a share in (0, 1) of the way from each of the first `keys` steps to steps first ... last - 1.
+    def solve(self, field: Field, y: Tensor) -> Tensor:
+        """Paths of y [B, T, d] as numbers that `at` and `means` weigh: [B, T, M, d].
 
-        The table of this curve is an argument, so that a block of queries is a function of its tensors. Returns
-        [B, last - first, keys, d].
+        They are the state and the slope at the start, and for each knot and way what a step changes and the slope
+        at its end. On the way back the path is that of -y, which makes its slope the field there, too.
         """
-        step = torch.arange(self.time.shape[1], device=self.time.device)
-        i, j = step[first:last, None], step[:keys]
-        there, here = self.time[:, first:last, None], self.time[:, None, :keys]
-        tau = here + share * (there - here)  # [B, Q, K]
-        flat = tau.flatten(1)
-        # The bound: rounding must not lead past the later of both steps.
-        before = torch.maximum(i, j).sub(1).clamp(min=0).expand_as(tau).flatten(1)
-        start = torch.searchsorted(self.time, flat, right=True).sub(1).minimum(before)
-        since = flat - self.time.gather(1, start)
-        share_of_gap = since / self.gap.gather(1, start).clamp(min=torch.finfo(since.dtype).tiny)
-        # Where no time passes, the query is that of its own step.
-        still = (there == here).flatten(1)
-        start = torch.where(still, i.expand_as(tau).flatten(1), start)
-        r = share_of_gap.masked_fill(still, 0).clamp(0, 1).to(table.dtype).view(*tau.shape, 1)
-        value, rise, slope = embedding(start + self.row, table).view(*tau.shape, -1).chunk(3, -1)
-        return torch.addcmul(torch.addcmul(value, r.square() * (2 - r), rise), r * (1 - r).square(), slope)
+        sign = y.new_tensor(self.ways).view(-1, 1, 1)
+        weight, time_weight = (
+            sign * field.linear.weight[:, :-1].t(),
+            sign * field.linear.weight[:, -1],
+        )  # [S, ., d]
+        norm = field.norm
+
+        def slope(u: float, z: Tensor) -> Tensor:
+            bias = torch.add(field.linear.bias, time_weight, alpha=u)
+            return layer_norm(
+                torch.baddbmm(bias, z, weight), norm.normalized_shape, norm.weight, norm.bias
+            ).sigmoid()
+
+        z = sign * y.flatten(0, 1)  # [S, B T, d]
+        k1 = slope(0.0, z)
+        parts, ends = [y.flatten(0, 1).unsqueeze(0), k1[:1]], []
+        for u, h in zip(self.starts, self.steps, strict=True):
+            k2 = slope(u + h / 2, torch.add(z, k1, alpha=h / 2))
+            k3 = slope(u + h / 2, torch.add(z, k2, alpha=h / 2))
+            k4 = slope(u + h, torch.add(z, k3, alpha=h))
+            rise = torch.add(k1 + k4, k2 + k3, alpha=2) * (h / 6)
+            z = z + rise
+            k1 = slope(u + h, z)
+            parts.append(rise)
+            ends.append(k1)
+        return torch.cat(parts + ends).transpose(0, 1).unflatten(0, y.shape[:2])
+
+    def at(self, u: Tensor) -> Tensor:
+        """Weights [..., M, N] whose sum over a path is its state at times u [..., N] since the observation."""
+        r, sign, step = self._cells(u)
+        square, left = r.square(), 1 - r
+        return self._join(u, square * (3 - 2 * r) * sign, r * left.square() * step, square * left * -step)
+
+    def means(self, u: Tensor) -> Tensor:
+        """The same for the mean of a path from its observation to times u [..., N]: integrals of `at`, over u."""
+        r, sign, step = self._cells(u)
+        inverse = u.abs().clamp(min=torch.finfo(u.dtype).tiny).reciprocal().unsqueeze(-2)
+        # What is very large where almost no time has passed is multiplied by an r of almost 0.
+        share = (inverse * step.abs()).clamp(max=torch.finfo(u.dtype).max)
+        ends = u.new_tensor([b for b in self.ends for _ in self.ways]).unsqueeze(-1)
+        square = r.square()
+        weight = square * share
+        rise = torch.addcmul(weight * (r - square / 2), (u.unsqueeze(-2) * sign - ends).clamp(min=0), inverse)
+        weight = weight * step
+        return self._join(u, rise * sign, weight * (0.5 - r * (2 / 3) + square / 4), weight * (square / 4 - r / 3))
+
+    def _cells(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of steps and ways [C]: the share that has passed [..., C, N], the sign and the signed length [C, 1]."""
+        sign = u.new_tensor(self.ways).repeat(len(self.steps)).unsqueeze(-1)
+        step, start = (
+            u.new_tensor([x for x in xs for _ in self.ways]).unsqueeze(-1) for xs in (self.steps, self.starts)
+        )
+        return ((u.unsqueeze(-2) * sign - start) / step).clamp(0, 1), sign, sign * step
+
+    def _join(self, u: Tensor, rise: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """Weights in the order of `solve`: a slope has `after` of the step that it ends, `before` of the next."""
+        ways = len(self.ways)
+        first, rest = before[..., :ways, :].sum(-2, keepdim=True), before[..., ways:, :]
+        return torch.cat([torch.ones_like(u).unsqueeze(-2), first, rise, after + pad(rest, (0, 0, 0, ways))], -2)

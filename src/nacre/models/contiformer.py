@@ -4,22 +4,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from nacre._util.checks import flag, whole
-from nacre._util.tracing import inside_torch_func
+from nacre._util.tracing import inside_torch_func, values_are_hidden
 from nacre.io import saveable
 from nacre.layer.dynamics import LONGEST
-from nacre.models._base import AttentionModel, Steps
-from nacre.models._contiformer_flow import Field, QueryCurve, path
+from nacre.models._base import AttentionModel, Steps, heads_of
+from nacre.models._contiformer_curve import Curve
+from nacre.models._contiformer_flow import Field, Knots
+from nacre.models._questions import split
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
 
-# Numbers in one [B, Q, T, d] tensor of a block of queries: small enough for a processor's cache.
+# Numbers in one [B, R, N, d] tensor of a block: small enough for a processor's cache.
 _BLOCK = 2**19
+# Numbers in all blocks up to which a training step keeps them. Of more, each is computed again when it is needed.
+_KEPT = 2**25
+_FAR, _STILL = 1e12, 1e-30  # units of time
 
 
 class _Recomputed(torch.autograd.Function):
@@ -52,10 +56,11 @@ class _Recomputed(torch.autograd.Function):
         summary="attention to keys and values that flow along neural ODEs",
         uses_time=True,
         causal=False,
-        cost="T² S d²",
+        cost="T S d² + T² S d",
         checked="torchdiffeq",
+        version=2,  # 2: paths solved once for all queries, integrals from step to step
     ),
-    space={"nodes": Whole(2, 5), "d_feedforward": Whole(32, 256, log=True)},
+    space={"nodes": Whole(1, 3), "d_feedforward": Whole(32, 256, log=True)},
 )
 @saveable("ContiFormer")
 class ContiFormer(AttentionModel):
@@ -72,17 +77,25 @@ class ContiFormer(AttentionModel):
     These are the paper's equations. Splines with backward differences, which never look ahead, and the field
     f = sigmoid(LayerNorm(W y + w t + b)) over all heads together are those of the authors' code. Ours: f gets the
     time since the observation instead of the stamp, and the input no encoding of absolute time, so only
-    differences of stamps matter; there is no dropout; and `QueryCurve` says how the spline treats close and equal
+    differences of stamps matter; there is no dropout; and `Curve` says how the spline treats close and equal
     stamps. Where no time passes between i and j, a_ij is q_i . k_j / sqrt(D).
 
-    The integrals are Gauss-Legendre sums. All pairs share the solver steps, as shares of the way from t_j to t_i,
-    so the loop is over those, and over blocks of queries that bound memory (T² d numbers in each stage otherwise);
-    in training, a block is recomputed in the backward pass. A pair gets the same few steps however far apart it
-    is: choose `time_scale` so that sequences last a few units, or raise `nodes` and `unfolds`.
+    A step that only asks is answered as if it were one more observation, but no key.
+
+    The path of a key or value is the same for all queries. It is solved once, at the knots 1, 2, 4, 8, 32, 2^10,
+    2^20 and 2^40 units before and after its observation, as far as sequences last, and read as a cubic Hermite
+    polynomial between these; means of values are exact integrals of that. Products are integrated from each
+    observation to the next by a Gauss-Legendre rule, and summed. What grows with T² are matrix products, by blocks
+    that bound memory. Choose `time_scale` so that sequences last about a unit, or raise `unfolds`.
+
+    With 48 steps over one unit, outputs are about 0.0005 from the limit of small steps (root mean square), and
+    about 0.01 with two steps. Version 1, which solved each pair by itself in three steps, was 0.003 from it with
+    48 steps and first weights, 0.3 with weights of a trained size.
 
     Args:
-        nodes: Number of quadrature nodes between two observations.
-        unfolds: Number of Runge-Kutta steps from each node to the next.
+        nodes: Number of quadrature nodes from each observation to the next. A second one makes errors about ten
+            times smaller where sequences are short or weights large.
+        unfolds: Number of Runge-Kutta steps from each knot to the next, each of which adds a knot.
         d_feedforward: Width of the hidden layer after the attention.
         causal: Whether step i sees only steps up to i.
 
@@ -98,7 +111,7 @@ class ContiFormer(AttentionModel):
         d_model: int,
         num_heads: int,
         *,
-        nodes: int = 3,
+        nodes: int = 1,
         unfolds: int = 1,
         d_feedforward: int = 128,
         causal: bool = False,
@@ -123,46 +136,77 @@ class ContiFormer(AttentionModel):
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
         h = self.input_proj(steps.x)
-        time = steps.time - steps.time[:, :1]  # so that points between two stamps are exact
-        z = self.attention_norm(h + self.out_proj(self._attention(h, time, steps.allowed_keys())))
+        z = self.attention_norm(h + self.out_proj(self._attention(h, steps)))
         return self.ff_norm(z + self.ff(z))
 
-    def _attention(self, h: Tensor, time: Tensor, allowed: Tensor | None) -> Tensor:
-        """Means of values, [B, T, d], by blocks of queries."""
-        length = h.shape[1]
-        block = length if inside_torch_func() else max(1, _BLOCK // h.numel())
-        curve = QueryCurve(self.query_proj(h), time)
-        k, v = self.key_proj(h), self.value_proj(h)
-        tensors = (curve.table, k, v, *self.key_field.weights(), *self.value_field.weights())
-        parts = []
-        for first in range(0, length, block):
-            part = partial(self._block, curve, time, allowed, first, min(first + block, length))
-            parts.append(_Recomputed.apply(part, *tensors) if block < length else part(*tensors))
-        return torch.cat(parts, 1)
-
-    def _block(
-        self, curve: QueryCurve, time: Tensor, allowed: Tensor | None, first: int, last: int, *tensors: Tensor
-    ) -> Tensor:
-        """Means of values for queries first ... last - 1."""
-        table, k, v, *fields = tensors
-        keys = last if self.causal else k.shape[1]
-        span = time[:, first:last, None] - time[:, None, :keys]
-        span = span.clamp(-LONGEST, LONGEST).unsqueeze(-1).to(k.dtype)  # [B, Q, K, 1]
-        points, weights = np.polynomial.legendre.leggauss(self.nodes)
-        shares = ((points + 1) / 2).tolist()
-        k_path = path(fields[:4], k[:, None, :keys], span, shares, self.unfolds)
-        v_path = path(fields[4:], v[:, None, :keys], span, shares, self.unfolds)
-        score, value = torch.zeros((), dtype=k.dtype, device=k.device), torch.zeros_like(k[:1, :1])
-        for share, weight, k_there, v_there in zip(shares, (weights / 2).tolist(), k_path, v_path, strict=True):
-            q_there = curve(table, first, last, keys, share)
-            products = (q_there * k_there).unflatten(-1, (self.num_heads, -1))
-            score = score + weight * products.sum(-1)  # [B, Q, K, H]
-            value = torch.add(value, v_there, alpha=weight)  # [B, Q, K, d]
-        score = score * (k.shape[-1] // self.num_heads) ** -0.5
+    def _attention(self, h: Tensor, steps: Steps) -> Tensor:
+        """Means of values, [B, T, d]."""
+        known, questions = (steps, None) if steps.query_only is None else split(steps)
+        seen = h if questions is None else self.input_proj(known.x)  # [B, R, d]
+        span = steps.time.unsqueeze(1) - known.time.unsqueeze(2)  # [B, R, T]
+        longest = LONGEST if values_are_hidden() else span.abs().max().item()
+        knots = Knots(longest, self.unfolds, (1,) if self.causal else (1, -1))
+        keys = knots.solve(self.key_field, self.key_proj(seen))  # [B, R, M, d]
+        values = knots.solve(self.value_field, self.value_proj(seen))
+        q = self.query_proj(h)
+        score = self._scores(q, keys, span, Curve(q, steps, known, questions), knots)
         if self.causal:
-            step = torch.arange(last, device=k.device)
-            score = score.masked_fill((step > step[first:, None]).unsqueeze(-1), -torch.inf)
-        elif allowed is not None:
-            score = score.masked_fill(~allowed.squeeze(1).unsqueeze(-1), -torch.inf)
-        mixed = score.softmax(2).unsqueeze(-1) * value.unflatten(-1, (self.num_heads, -1))
-        return mixed.sum(2).flatten(2)
+            last = torch.arange(seen.shape[1], device=h.device).expand_as(known.time).unsqueeze(-1)
+            last = last if questions is None else questions.join(last, questions.before.unsqueeze(-1))
+            start = torch.arange(seen.shape[1], device=h.device)[:, None, None]
+            # Where there is no key, the first: the answer is discarded.
+            score = score.masked_fill(start > last.unsqueeze(1).clamp(min=0), -torch.inf)
+        allowed = known.allowed_keys()
+        if allowed is not None:
+            score = score.masked_fill(~allowed.view(*known.time.shape, 1, 1), -torch.inf)
+        return _by_blocks(partial(_mix, knots), score.softmax(1), values, span).squeeze(1)
+
+    def _scores(self, q: Tensor, keys: Tensor, span: Tensor, curve: Curve, knots: Knots) -> Tensor:
+        """Mean products of queries and keys between two steps: [B, R, T, H]."""
+        query, time, weights = curve.at(self.nodes)
+        passed = time.flatten(1).unsqueeze(1) - curve.time.unsqueeze(2)  # [B, R, P nodes]
+        products = _by_blocks(
+            partial(_products, self.num_heads, knots), query.flatten(1, 2).unsqueeze(1), keys, passed
+        )
+        products = weights @ products.unflatten(2, time.shape[1:])  # [B, R, P, H]
+        # A unit in which the longest spans and products with them fit into single precision.
+        unit = (span.abs().amax((1, 2)) / _FAR).clamp(min=1)[:, None, None]
+        gap = (curve.gap.unsqueeze(1) / unit).to(q.dtype).unsqueeze(-1)
+        passed = (span.abs() / unit).to(q.dtype).unsqueeze(-1)
+        still = passed < _STILL
+        between = curve.to_steps(products * gap) / torch.where(still, 1, passed)
+        at_once = (heads_of(keys[:, :, 0], self.num_heads) @ heads_of(q, self.num_heads).mT).permute(0, 2, 3, 1)
+        return torch.where(still, at_once, between) * (q.shape[-1] // self.num_heads) ** -0.5
+
+
+def _products(num_heads: int, knots: Knots, q: Tensor, keys: Tensor, passed: Tensor) -> Tensor:
+    """Products [B, R, N, H] of queries [B, 1, N, d] with paths of keys [B, R, M, d] at times [B, R, N]."""
+    there = knots.at(passed.to(q.dtype)).mT @ keys
+    return (there * q).unflatten(-1, (num_heads, -1)).sum(-1)
+
+
+def _mix(knots: Knots, weights: Tensor, values: Tensor, passed: Tensor) -> Tensor:
+    """Sums [B, 1, N, d] of means of values, by weights [B, R, N, H]."""
+    means = (knots.means(passed.to(values.dtype)).mT @ values).unflatten(-1, (weights.shape[-1], -1))
+    return (weights.unsqueeze(-1) * means).sum(1, keepdim=True).flatten(-2)
+
+
+def _by_blocks(function: Callable[..., Tensor], left: Tensor, paths: Tensor, passed: Tensor) -> Tensor:
+    """A function of [B, ., N, .], paths [B, R, M, d] and times [B, R, N], by blocks of B and N."""
+    rows, starts, count = passed.shape
+    passed = passed.clamp(-LONGEST, LONGEST)
+    if inside_torch_func() or count == 0:
+        return function(left, paths, passed=passed)
+    numbers = starts * paths.shape[-1]
+    size = min(count, max(1, _BLOCK // numbers))
+    row_size = max(1, _BLOCK // (numbers * size))
+    keep = rows * count * numbers <= _KEPT
+    blocks = []
+    # Split, because the gradient of a slice would be as large as what it was cut from.
+    for some in zip(*(tensor.split(row_size) for tensor in (left, paths, passed)), strict=True):
+        parts = []
+        for left_part, passed_part in zip(some[0].split(size, 2), some[2].split(size, 2), strict=True):
+            call = partial(function, passed=passed_part)
+            parts.append((call if keep else partial(_Recomputed.apply, call))(left_part, some[1]))
+        blocks.append(torch.cat(parts, 2) if len(parts) > 1 else parts[0])
+    return torch.cat(blocks)

@@ -72,9 +72,10 @@ class ReLA(AttentionModel):
         """See `SequenceModel`."""
         projections = (self.query_proj, self.key_proj, self.value_proj)
         q, k, v = (heads_of(project(steps.x), self.num_heads) for project in projections)  # [B, H, T, D]
-        if steps.padding is not None:
+        hidden = steps.hidden()
+        if hidden is not None:
             # A key of zeros scores 0, which a ReLU makes the weight 0, and the gradient too.
-            k = k.masked_fill(steps.padding[:, None, :, None], 0)
+            k = k.masked_fill(hidden[:, None, :, None], 0)
         o = self._attend(q * q.shape[-1] ** -0.5, k, v).transpose(1, 2)  # [B, T, H, D]
         if self.norm == "all":
             return self.out_proj(self._gated_norm(o.flatten(2)))

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from nacre._util.checks import whole
 from nacre.io import saveable
@@ -11,7 +10,7 @@ from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
 
 # Units of time, before or after, in which the linear part of an embedding grows. In scores of more than 1e7 single
-# precision has no digits for a softmax, and the backward pass of fused attention overflows.
+# precision has no digits for a softmax.
 _LINEAR = 1e6
 
 
@@ -39,15 +38,20 @@ class TimeAttention(nn.Module):
     def forward(self, query_time: Tensor, key_time: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
         """Means [B, Q, H V] of values [B, K, V], which all heads share, at times [B, Q] and [B, K] in float64.
 
-        Keys may be used where `allowed` [B, 1, 1, K] is None or True.
+        Times that all rows share are [1, Q] or [1, K], and embedded once. Keys may be used where `allowed`
+        [B, 1, 1, K] is None or True.
         """
         # The softmax cancels what all keys of a row share: counting their linear part from the first key changes
         # nothing but the rounding.
         keys = self.key_proj(self.embed(key_time, key_time - key_time[:, :1]))
         queries = self.query_proj(self.embed(query_time, query_time))
-        q, k = (heads_of(y, self.num_heads) for y in (queries, keys))  # [B, H, ., E/H]
-        v = value.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
-        return join_heads(scaled_dot_product_attention(q, k, v, attn_mask=allowed))
+        q, k = (heads_of(y, self.num_heads) for y in (queries, keys))  # [B or 1, H, ., E/H]
+        scores = (q * q.shape[-1] ** -0.5) @ k.mT
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        # Not by fused attention, which would need a copy of the values for each head.
+        weights = scores.softmax(-1).expand(value.shape[0], -1, -1, -1)
+        return join_heads((weights.flatten(1, 2) @ value).unflatten(1, (self.num_heads, -1)))
 
 
 @register(
@@ -118,7 +122,7 @@ class MTAN(SequenceModel):
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
         references = torch.linspace(0, 1, self.references, dtype=torch.float64, device=steps.x.device)
-        references = references.expand(steps.x.shape[0], -1)  # [B, K]
+        references = references.unsqueeze(0)  # [1, K]
         time = steps.stamps()
         u = self.encoder_proj(self.encoder(references, time, steps.x, steps.allowed_keys()))
         g, _ = self.gru(u)  # [B, K, 2 d_model]

@@ -33,7 +33,7 @@ class OTTransformer(BlockFlow):
 
         aux_loss = penalty / 2 * sum over m of (h / M) * mean(f(y_m)²)
 
-    over valid steps and features, to be added to the loss.
+    over features and valid steps, but not those that only ask, to be added to the loss.
 
     As published, f is added whole, with its residual paths and last norm. That norm fixes mean(f²) up to its own
     weight and bias, on which the cost mostly acts. The published f may be a stack of blocks; here it is one
@@ -84,8 +84,9 @@ class OTTransformer(BlockFlow):
 
 
 def _mean_square(velocity: Tensor, steps: Steps) -> Tensor:
-    """Mean square of [B, T, d] over valid steps and features, 0 where no step is valid."""
-    if steps.padding is None:
+    """Mean square of [B, T, d] over features and steps that are neither padding nor questions, 0 without any."""
+    hidden = steps.hidden()
+    if hidden is None:
         return velocity.square().mean()
-    total = velocity.masked_fill(steps.padding.unsqueeze(-1), 0).square().sum()
-    return total / (steps.valid().sum() * velocity.shape[-1]).clamp(min=1)
+    total = velocity.masked_fill(hidden.unsqueeze(-1), 0).square().sum()
+    return total / ((~hidden).sum() * velocity.shape[-1]).clamp(min=1)

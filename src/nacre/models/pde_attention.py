@@ -9,6 +9,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from nacre._util.checks import choice, real, whole
 from nacre.io import saveable
 from nacre.models._base import AttentionModel, Steps, heads_of, join_heads
+from nacre.models._questions import split
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Choice, Real, Whole
 
@@ -38,7 +39,8 @@ class PDEAttention(AttentionModel):
         reaction:   A <- A + dt (alpha A L + beta A (1 - A)), then each row divided by its sum
         wave:       A_(n+1) = 2 A_n - A_(n-1) + (dt alpha)² A_n L, at rest at first, alpha being the speed
 
-    and the output is W_o [A V] + b_o. L conserves a row's sum, and padding neither gives nor takes.
+    and the output is W_o [A V] + b_o. L conserves a row's sum, and padding neither gives nor takes. Steps that
+    only ask are no keys: the observations before and after one are neighbours.
 
     Published are the equations. Reconstructed: alpha and beta are learned for each head; alpha stays below
     1 / (2 dt), which keeps every scheme stable and diffused weights in [0, 1]; a wave's first step has half the
@@ -95,9 +97,10 @@ class PDEAttention(AttentionModel):
 
     def run(self, steps: Steps) -> Tensor:
         """See `SequenceModel`."""
-        projections = (self.query_proj, self.key_proj, self.value_proj)
-        q, k, v = (heads_of(project(steps.x), self.num_heads) for project in projections)  # [B, H, T, D]
-        allowed = steps.allowed_keys()
+        q = heads_of(self.query_proj(steps.x), self.num_heads)  # [B, H, T, D]
+        known = steps if steps.query_only is None else split(steps)[0]
+        k, v = (heads_of(project(known.x), self.num_heads) for project in (self.key_proj, self.value_proj))
+        allowed = known.allowed_keys()
         keys = None if allowed is None else allowed.mT  # [B, 1, T, 1]
         if self.pde == "reaction":
             # Not `weights.mT @ v`, whose gradient would come transposed and make each step of `_react` slow.

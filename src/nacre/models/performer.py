@@ -1,5 +1,7 @@
 """Performer (Choromanski et al., 2021): softmax attention by positive random features."""
 
+from itertools import repeat
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -9,6 +11,8 @@ from nacre.io import saveable
 from nacre.models._base import AttentionModel, Steps, heads_of, join_heads
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
+
+_BLOCK = 2**19  # features of some rows of a batch at a time, so that they stay in a processor's cache
 
 
 @register(
@@ -85,7 +89,10 @@ class Performer(AttentionModel):
         projections = (self.query_proj, self.key_proj, self.value_proj)
         q, k, v = (heads_of(project(steps.x), self.num_heads) for project in projections)  # [B, H, T, D]
         allowed = steps.allowed_keys()
-        y = self._attend(q, k, v, None if allowed is None else allowed.mT)
+        rows = max(1, _BLOCK // max(1, self.num_heads * q.shape[2] * self.features))
+        masks = repeat(None) if allowed is None else allowed.mT.split(rows)
+        blocks = zip(q.split(rows), k.split(rows), v.split(rows), masks, strict=False)
+        y = torch.cat([self._attend(*block) for block in blocks])
         return self.out_proj(join_heads(y))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
