@@ -1,6 +1,6 @@
-"""The two ways in which `S4` computes its state-space model: a convolution, and a parallel scan.
+"""The ways in which `S4` computes its state-space model: a convolution, and a kernel or parallel scan.
 
-Both take rates z = Lambda * step [d, n] per unit of time and weights w = C / Lambda [d, n], complex, one of each
+All take rates z = Lambda * step [d, n] per unit of time and weights w = C / Lambda [d, n], complex, one of each
 conjugate pair, and give y_i = 2 Re sum_n w_n x_n,i of the states
 
     x_i = exp(z e_i) x_{i-1} + (exp(z e_i) - 1) u_i
@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from nacre._util.tracing import inside_torch_func
+from nacre.native import library
+from nacre.native.s4 import run_states
 
 # Numbers in a tensor of states. What is larger is computed in groups of channels, and again in the backward pass.
 _STATES_AT_ONCE = 2**19
@@ -88,37 +90,58 @@ def _kernels(rates: Tensor, weights: Tensor, interval: float, length: int) -> Te
     return (left.flatten(3) @ right.flatten(2).mT).flatten(2)[..., :length]
 
 
-def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
-    """Outputs of steps at any distance `elapsed` [B, T, 1], by a scan."""
+def recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor, asks: Tensor | None = None) -> Tensor:
+    """Outputs of steps at any distance `elapsed` [B, T, 1], by a kernel or by a scan.
+
+    Steps that only ask, `asks` [B, T] bool, leave the states as they were.
+    """
+    # By then all states have settled. Later still, the rounding of exp(z e) = 0, times e, would be their gradient.
+    elapsed = elapsed.clamp(max=_SETTLED / rates.real.detach().abs().min())
+    parts = torch.view_as_real(rates), torch.view_as_real(weights)
+    if not elapsed.requires_grad and library.runs(u, elapsed, *parts):
+
+        def same(u: Tensor, elapsed: Tensor, rates: Tensor, weights: Tensor) -> Tensor:
+            return _recur(u, torch.view_as_complex(rates), torch.view_as_complex(weights), elapsed, asks)
+
+        return run_states(u, elapsed, *parts, asks, same)
     rows, length, width = u.shape
     group = max(1, _STATES_AT_ONCE // (rows * length * rates.shape[1]))
     if group >= width or inside_torch_func():
-        return _recur(u, rates, weights, elapsed)
+        return _recur(u, rates, weights, elapsed, asks)
     parts = [
-        checkpoint(_recur, *part, elapsed, use_reentrant=False, preserve_rng_state=False)
+        checkpoint(_recur, *part, elapsed, asks, use_reentrant=False, preserve_rng_state=False)
         for part in zip(u.split(group, 2), rates.split(group), weights.split(group), strict=True)
     ]
     return torch.cat(parts, 2)
 
 
-def _recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> Tensor:
-    return 2 * weighted_states(u, rates, weights, elapsed).sum(-1).real
+def _recur(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor, asks: Tensor | None) -> Tensor:
+    factor, added = _terms(u, rates, weights, elapsed)
+    if asks is None:
+        return 2 * linear_scan(factor, added).sum(-1).real
+    hold = asks[..., None, None]
+    states = linear_scan(factor.masked_fill(hold, 1), added.masked_fill(hold, 0))
+    return 2 * torch.where(hold, torch.addcmul(added, factor, states), states).sum(-1).real
 
 
-def weighted_states(
-    u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor, before: Tensor | None = None
-) -> Tensor:
-    """Products w x of weights and states after each step [B, T, d, n], from those before the first or zeros."""
-    # By then all states have settled. Later still, the rounding of exp(z e) = 0, times e, would be their gradient.
-    elapsed = elapsed.clamp(max=_SETTLED / rates.real.detach().abs().min())
+def _terms(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors, and what is added, in the recurrence of the products w x of weights and states: [B, T, d, n] each.
+
+    Weighting the input instead of the states is the same, and leaves only a sum at the end.
+    """
     # exp - 1 in one function: their difference would lose the digits of slow states.
-    change = torch.expm1(rates * elapsed.unsqueeze(-1))  # [B, T, d, n]
-    # Weighting the input instead of the states is the same, and leaves only a sum at the end.
-    factor, added = change + 1, change * (weights * u.unsqueeze(-1))
-    if before is not None:
-        first = torch.addcmul(added[:, 0], factor[:, 0], before)
-        added = torch.cat([first.unsqueeze(1), added[:, 1:]], 1)
-    return added if added.shape[1] == 1 else linear_scan(factor, added)
+    change = torch.expm1(rates * elapsed.unsqueeze(-1))
+    return change + 1, change * (weights * u.unsqueeze(-1))
+
+
+def weighted_states(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor, before: Tensor) -> Tensor:
+    """Products w x of weights and states after each step [B, T, d, n], from those before the first [B, d, n]."""
+    factor, added = _terms(u, rates, weights, elapsed)
+    states = []
+    for step in range(u.shape[1]):
+        before = torch.addcmul(added[:, step], factor[:, step], before)
+        states.append(before)
+    return torch.stack(states, 1)
 
 
 def linear_scan(a: Tensor, b: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ class S4(RecurrentModel):
         x_i = exp(Lambda Delta e_i) x_{i-1} + (exp(Lambda Delta e_i) - 1) / Lambda u_i.
 
     The output is LayerNorm(u + GLU(V gelu(y))). Where all steps of a batch are equally far apart it is computed by
-    an FFT convolution, otherwise by a scan; both are the same function of the same parameters.
+    an FFT convolution, otherwise step by step, on CPU by a kernel; all are the same function of the same
+    parameters.
 
     S4D-LegS is published for a fixed step, with B and C. Here elapsed time scales the step (as in S5), and C
     stands for the product B C and starts as that would. Lambda starts at the eigenvalues of the normal part of the
@@ -93,8 +94,9 @@ class S4(RecurrentModel):
         """See `RecurrentModel`."""
         u = self.in_proj(steps.x)
         wide, rates, weights = self._system(u)
-        before = None if state is None else torch.view_as_complex(state[0])
-        states = weighted_states(wide, rates, weights, steps.elapsed(1.0).to(wide.dtype), before)
+        (before,) = state or self.start(steps.x)
+        elapsed = steps.elapsed(1.0).to(wide.dtype)
+        states = weighted_states(wide, rates, weights, elapsed, torch.view_as_complex(before))
         return self._block(u, 2 * states.sum(-1).real), (torch.view_as_real(states),)
 
     def run(self, steps: Steps) -> Tensor:
@@ -105,6 +107,14 @@ class S4(RecurrentModel):
         if interval is None:
             return self._block(u, recur(wide, rates, weights, steps.elapsed(1.0).to(wide.dtype)))
         return self._block(u, convolve(wide, rates, weights, interval))
+
+    def ask(self, steps: Steps) -> Tensor:
+        """See `RecurrentModel`: the same without storing the states of every step."""
+        hidden = steps.hidden()
+        assert hidden is not None
+        u = self.in_proj(steps.x)
+        wide, rates, weights = self._system(u)
+        return self._block(u, recur(wide, rates, weights, _since_known(steps, hidden).to(wide.dtype), hidden))
 
     def _system(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs u, rates and weights, in single precision at least: complex numbers are no shorter."""
@@ -127,3 +137,12 @@ def _interval(steps: Steps) -> float | None:
         return None
     interval = common_interval(steps.time, steps.valid(), steps.x.dtype)
     return None if interval is None else min(interval, LONGEST)
+
+
+def _since_known(steps: Steps, hidden: Tensor) -> Tensor:
+    """Time since the last step before that is not hidden [B, T, 1], and 1 where there is none."""
+    latest = steps.time.masked_fill(hidden, -torch.inf).cummax(1).values
+    before = torch.cat([torch.full_like(latest[:, :1], -torch.inf), latest[:, :-1]], 1)
+    none = before.isinf()
+    passed = (steps.time - before.masked_fill(none, 0)).clamp(0, LONGEST)
+    return torch.where(none, 1.0, passed).unsqueeze(-1)

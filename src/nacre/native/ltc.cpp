@@ -10,7 +10,7 @@
 
 extern "C" struct Synapses {
   int64_t neurons, slots;        // N, K; K is a multiple of 8
-  const int32_t *source, *used;  // [N, K]; [N] slots to visit, a multiple of 8
+  const int32_t *source, *used;  // [N, K], ascending where there are synapses; [N] slots to visit, a multiple of 8
   const void* coefficient;       // [4, N, K]
 };
 
@@ -41,10 +41,28 @@ template <typename T> Coefficients<const T*> coefficients(const Synapses& n) {
   return {n, static_cast<const T*>(n.coefficient)};
 }
 
+// Whether sources that ascend follow one another, as they do where all are connected to all.
+template <typename T> inline bool in_a_row(const int32_t* at) { return at[kWidth<T> - 1] - at[0] == kWidth<T> - 1; }
+
 template <typename T> inline Vec<T> gather(const T* from, const int32_t* at) {
+  if (in_a_row<T>(at)) return load(from + at[0]);
   Vec<T> x;
   for (int i = 0; i < kWidth<T>; ++i) x[i] = from[at[i]];
   return x;
+}
+
+template <typename T> inline void scatter_add(T* to, const int32_t* at, Vec<T> x) {
+  if (in_a_row<T>(at)) return store(to + at[0], load(to + at[0]) + x);
+  for (int i = 0; i < kWidth<T>; ++i) to[at[i]] += x[i];
+}
+
+// By halves, so that fewer additions wait for one another than in `sum`.
+template <typename T> inline T sum_by_halves(Vec<T> v) {
+  typename Simd<T, sizeof v / 2>::Vec half[2];
+  std::memcpy(half, &v, sizeof v);
+  const auto x = half[0] + half[1];
+  if constexpr (kWidth<T> == 4) return x[0] + x[1];
+  else return (x[0] + x[1]) + (x[2] + x[3]);
 }
 
 // total = base + what neurons hear from v: N currents, then N conductances. Keeps y in `open` unless that is null.
@@ -58,8 +76,8 @@ template <typename T> void hear(const Synapses& n, const T* v, const T* base, T*
       current += load(c.pull + s) * y;
       conductance += load(c.weight + s) * y;
     }
-    total[j] = base[j] + sum(current);
-    total[n.neurons + j] = base[n.neurons + j] + sum(conductance);
+    total[j] = base[j] + sum_by_halves<T>(current);
+    total[n.neurons + j] = base[n.neurons + j] + sum_by_halves<T>(conductance);
   }
 }
 
@@ -78,8 +96,7 @@ void hear_back(const Synapses& n, const T* v, const T* open, const T* total_grad
       store(g.weight + s, load(g.weight + s) + y * by_conductance);
       store(g.slope + s, load(g.slope + s) + by_input * gather(v, n.source + s));
       store(g.offset + s, load(g.offset + s) + by_input);
-      const Vec<T> by_v = by_input * load(c.slope + s);
-      for (int i = 0; i < kWidth<T>; ++i) v_grad[n.source[s + i]] += by_v[i];
+      scatter_add<T>(v_grad, n.source + s, by_input * load(c.slope + s));
     }
   }
 }

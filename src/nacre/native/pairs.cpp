@@ -1,13 +1,22 @@
 // The pair stage of a layer in one pass, forward and backward, a few queries at a time. Backward computes all of forward
 // again, so nothing of the size of pairs times neurons is ever stored.
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include "pair_block.h"
-#include "parallel.h"
 
 extern "C" struct PairGrads {
   void *query, *key, *value, *query_gate, *key_gate, *asked, *offered, *weight, *constant, *scale, *shift;
 };
 
 namespace {
+
+#ifdef _OPENMP
+inline int thread_number() { return omp_get_thread_num(); }
+#else
+inline int thread_number() { return 0; }
+#endif
 
 constexpr int64_t kChunkNumbers = 1 << 18;  // gradients of pairs that are held before they are added up by key
 
