@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nacre._util.files import write_atomic
+from nacre._util.files import read_object, write_atomic
 from nacre._util.tensors import first_nonfinite
 from nacre._util.text import json_text
 from nacre.data.tables.columns import Columns
@@ -114,6 +114,15 @@ class Run:
         if not allow_nonfinite and (name := first_nonfinite(network.state_dict())):
             raise ValueError(f"{path} has numbers in {name} that are not finite: training diverged")
         return network
+
+    @property
+    def weights(self) -> str:
+        """Checksum of the network's weights."""
+        path = self.directory / MODEL / "model.json"
+        try:
+            return str(read_object(path)["sha256"])
+        except (ValueError, KeyError, OSError) as error:
+            raise _damaged(path, self.directory, error) from None
 
     def task(self, data_dir: Path | None = None) -> Task:
         """The recipe with its data and folds. Data files lie in `data_dir`; None as in `load_task`."""

@@ -25,7 +25,7 @@ from nacre.tasks.network import TaskNetwork, answer_scale
 from nacre.train.cell import Cell
 from nacre.train.evaluate import Scores, predict, score
 from nacre.train.result import FORMAT
-from nacre.train.run import CHECKPOINTS, Run
+from nacre.train.run import CHECKPOINTS, MODEL, Run
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], group: WorkerGroup
     with group.in_step():
         budget, fitted = fit_cell(cell, network, callbacks, group)
     test, valid = _scores(cell, partial(predict, network, task.data), looked_at(split.valid, budget))
-    save(network, cell.directory / "model")
+    save(network, cell.directory / MODEL)
     parameters = sum(p.numel() for p in network.parameters())
     spent = {
         "profile": str(budget.profile),
