@@ -270,7 +270,7 @@ def test_steps_that_are_not_scored_do_not_count(run_of, tmp_path, monkeypatch):
     y = task.data.y.clone()
     y[::3] = UNSCORED if task.data.kind.has_classes else float("nan")
     changed = replace(task, data=replace(task.data, y=y))
-    monkeypatch.setattr(inspect_run, "load_task", lambda recipe, data_dir: changed)
+    monkeypatch.setattr("nacre.train.run.load_task", lambda recipe, data_dir: changed)
     recording = record_run(run, 3, out=tmp_path / "here")
     index = task.splits[1].test[:3]
     value, _ = metric_of_samples([Rerun(recording, i) for i in range(3)])

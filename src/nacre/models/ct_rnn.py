@@ -109,6 +109,7 @@ class ODERNN(SequenceModel):
     ModelInfo(
         "ct-rnn",
         kind="CT-RNN",
+        in_paper=True,
         paper="Rubanova et al., 2019",
         summary="leaky recurrent network in continuous time, or ODE-RNN",
         uses_time=True,

@@ -15,6 +15,7 @@ from nacre.models._search_space import Whole
     ModelInfo(
         "performer",
         kind="DT-attention",
+        in_paper=True,
         paper="Choromanski et al., 2021",
         summary="softmax attention by positive orthogonal random features",
         uses_time=False,
