@@ -18,6 +18,7 @@ from nacre.inspect.recording.run import Subject, load_subject
 from nacre.layer.trace import BACKBONE
 from nacre.tasks.metrics import metric_of
 from nacre.train.evaluate import predict, score
+from nacre.train.run import Run
 
 FILE = "nac-plus/lesions.json"
 
@@ -48,7 +49,7 @@ def main() -> None:
     if (RESULTS / FILE).exists():
         known = json.loads((RESULTS / FILE).read_bytes())["runs"]
     for folder in map(Path, sys.argv[1:]):
-        result = json.loads((folder / "result.json").read_bytes())
+        result = Run.open(folder).result.record
         row = {name: result[name] for name in ("task", "model", "version", "fold", "seed", "fingerprint")}
         if not any(old["fingerprint"] == row["fingerprint"] for old in known):
             known.append(row | {"metric": measure(load_subject(folder))})

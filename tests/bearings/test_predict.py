@@ -12,6 +12,7 @@ from nacre.bearings.predict import Curve, predict_bearings
 from nacre.cli import app as commands
 from nacre.data.rigs.labels import Label
 from support.bearings import write_hust, write_pronostia, write_xjtu
+from support.runs import fields
 
 RECIPE = """
 data = { name = "bearings", steps = 4, average = 4 }
@@ -105,7 +106,7 @@ def test_bearing_curves_are_what_the_networks_gave_while_they_were_scored(traine
 @pytest.mark.slow
 def test_bearing_runs_that_cannot_tell_are_named(trained, tmp_path):
     new = [trained / "new"]
-    with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory such as"):
+    with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory that"):
         predict_bearings(tmp_path / "gone", new, tmp_path)
     with pytest.raises(ValueError, match="holds no network; controls are not saved"):
         predict_bearings(run_of(trained, model="mean"), new, tmp_path)
@@ -116,7 +117,7 @@ def test_bearing_runs_that_cannot_tell_are_named(trained, tmp_path):
         predict_bearings(run_of(trained), [short], tmp_path / "out", jobs=1)
     other = tmp_path / "run"
     other.mkdir()
-    (other / "result.json").write_text("{}")
+    (other / "result.json").write_text(json.dumps(fields(task="jena")))
     (other / "recipe.toml").write_text('[data]\nname = "jena"\n')
     with pytest.raises(ValueError, match="was trained on jena, wanted bearings"):
         predict_bearings(other, new, tmp_path)

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import nacre
 from nacre.tasks.recipe import Profile, load_recipe
+from nacre.train.cell_files import add_results
+from nacre.train.identity import Identity
+from nacre.train.report.results import find_results
 from support.pages import DOCS, RESULTS, tool
 
 write_pages = tool("write_pages")
 
 FILES = {path.relative_to(RESULTS): json.loads(path.read_bytes()) for path in sorted(RESULTS.rglob("*.json"))}
+LINES = {path.relative_to(RESULTS): path for path in sorted(RESULTS.rglob("*.jsonl"))}
 # What commands may look like, by folder; none names a path of a machine.
 COMMANDS = {
     "": r"(nacre bench|python tools/\w+\.py)[\w ,-]*",
@@ -19,10 +23,9 @@ COMMANDS = {
     "inspect": r"(nacre (train|inspect)|python tools/)[\w ./-]+",
     "long": r"nacre bench [\w ./,-]+",
     "nac-plus": r"(nacre train|python tools/)[\w ./-]+",
+    "cells": r"nacre train [a-z0-9 -]+",
+    "first-nac-plus": r"nacre train [a-z0-9 -]+",
     "plain": r"nacre train [a-z0-9 ./-]+",
-    "quick": r"nacre train [a-z0-9 -]+",
-    "standard": r"nacre train [a-z0-9 -]+",
-    "standard-first-nac-plus": r"nacre train [a-z0-9 -]+",
     "recall": r"(nacre study recall|python tools/recall_trials\.py studies/recall) [\w :=,'-]+",
     "studies": r"nacre study [\w ./-]+",
     "tuning": r"nacre (tune|train) [\w ./-]+",
@@ -43,8 +46,10 @@ def test_every_table_of_every_page_is_written_from_the_results():
 
 
 def test_results_say_where_they_come_from():
-    assert len(FILES) > 400
-    for path, result in FILES.items():
+    cells = [(path, cell.record) for path, file in LINES.items() for cell in find_results(file).results]
+    assert len(FILES) > 100
+    assert len(cells) > 400
+    for path, result in [*FILES.items(), *cells]:
         origin = result.get("provenance", result)
         for commit in result.get("commits", [origin["commit"]]):
             assert re.fullmatch("[0-9a-f]{40}", commit), f"{path}: not a clean commit"
@@ -58,16 +63,29 @@ def bare(recipe):
     return replace(recipe, network=network, training=replace(recipe.training, schedule="constant"), standard={})
 
 
-def test_results_are_what_their_paths_say():
+def test_files_of_cells_are_whole_small_and_as_the_command_writes_them(tmp_path):
+    for path, file in LINES.items():
+        assert file.stat().st_size < 1_000_000, path
+        found = find_results(file)
+        assert found.damaged == []
+        assert {(cell.profile, cell.task) for cell in found.results} == {(path.parent.name, path.stem)}, path
+        add_results([file], tmp_path)
+        assert (tmp_path / path.parent.name / path.name).read_bytes() == file.read_bytes(), path
+        (tmp_path / path.parent.name / path.name).unlink()
+
+
+def test_cells_are_of_the_recipes_of_today():
+    for cell in find_results(RESULTS / "cells").results:
+        recipe, profile = load_recipe(cell.task), Profile(cell.profile)
+        if profile is Profile.QUICK:
+            recipe = bare(recipe)
+        made = Identity(recipe, cell.model, cell.seed, cell.data, cell.split, profile, version=cell.version)
+        where = f"{cell.directory}, {cell.model}: the recipe has changed; train again"
+        assert (cell.recipe, cell.fingerprint) == (made.settings, made.fingerprint), where
+
+
+def test_results_of_recall_are_what_their_paths_say():
     for path, result in FILES.items():
-        if path.parts[0] == "quick":
-            cell = (result["task"], result["model"], f"fold{result['fold']}-seed{result['seed']}")
-            assert path.parts[1:] == (*cell, "result.json"), path
-            assert result["recipe"] == bare(load_recipe(result["task"])).digest, f"{path}: the recipe has changed"
-        if path.parts[0] == "standard":
-            assert path.parts[1:3] == (result["task"], result["model"]), path
-            digest = load_recipe(result["task"]).at(Profile.STANDARD).digest
-            assert result["recipe"] == digest, f"{path}: the recipe has changed; train again"
         if path.parts[0] == "recall":
             assert path.parent.name == f"{result['question']}-T{result['length']}-{result['steps']}steps", path
             assert path.stem.endswith(f"-seed{result['seed']}"), path

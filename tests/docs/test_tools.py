@@ -13,7 +13,7 @@ from nacre.train.run_cell import run_cell
 from support.pages import DOCS, tool
 from support.train import MODEL, cell, irregular, spirals
 
-bench_steps, take_results, write_pages = map(tool, ("bench_steps", "take_results", "write_pages"))
+bench_steps, write_pages = map(tool, ("bench_steps", "write_pages"))
 estimate_grid = tool("estimate_grid")
 
 
@@ -43,20 +43,6 @@ def test_figures_are_drawn_on_request(tmp_path, monkeypatch):
     (tmp_path / "performance.md").write_text("")
     assert write_pages.main(["performance", "--figures"]) == 0
     assert (tmp_path / "images" / "bench-selection.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_taking_over_results_replaces_what_was_there(tmp_path):
-    for name in ("a", "b"):
-        folder = tmp_path / name / "task" / "nac" / "fold0-seed0"
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(name)
-        (folder / "log.csv").write_text("")
-        assert take_results.take(tmp_path / name, tmp_path / "kept", "result.json") == 1
-    assert [path.read_text() for path in (tmp_path / "kept").rglob("*") if path.is_file()] == ["b"]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(SystemExit, match="stays as it is"):
-        take_results.take(tmp_path / "empty", tmp_path / "kept", "result.json")
-    assert len([*(tmp_path / "kept").rglob("result.json")]) == 1
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_drive_a_run_directory_drives(tmp_path):
 
 
 def test_drive_directories_that_cannot_drive_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory such as"):
+    with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory that"):
         load_driver(tmp_path / "gone")
     run = write_run(tmp_path / "run")
     (run / "result.json").write_text("{}")
@@ -133,7 +133,7 @@ def test_drive_directories_that_cannot_drive_are_named(tmp_path):
         load_driver(run)
     run = write_run(tmp_path / "control")
     (run / "model").rename(run / "gone")
-    with pytest.raises(ValueError, match="holds no network; controls cannot drive"):
+    with pytest.raises(ValueError, match="holds no network; controls are not saved"):
         load_driver(run)
     run = write_run(tmp_path / "other")
     (run / "recipe.toml").write_text((run / "recipe.toml").read_text().replace('"carracing"', '"jena"'))

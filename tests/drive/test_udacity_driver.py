@@ -67,7 +67,7 @@ def test_udacity_networks_for_other_things_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match="must tell a number of an image"):
             SteeringNetwork(other)
-    with pytest.raises(FileNotFoundError, match="gone holds no network; give the run of a model"):
+    with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory that"):
         load_steering(tmp_path / "gone")
     with pytest.raises(ValueError, match="was not trained to steer by an image; give a run of udacity"):
         load_steering(write_run(tmp_path / "carracing"))

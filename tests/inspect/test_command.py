@@ -115,4 +115,4 @@ def test_no_run_is_no_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("inspect", "view"):
         assert command(monkeypatch, name, "nowhere") == 2
-        assert "nowhere is no finished run and no recording" in " ".join(capsys.readouterr().err.split())
+        assert "nowhere is no finished run; give a directory" in " ".join(capsys.readouterr().err.split())

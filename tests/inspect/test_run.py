@@ -24,6 +24,7 @@ from nacre.tasks.task import load_task
 from nacre.train.evaluate import outputs_of, predict, score
 from nacre.train.run_cell import run_cell
 from support.inspect import NAC_LAYER, layer_call
+from support.runs import fields
 from support.train import cell, spirals
 
 DATA = {
@@ -62,7 +63,7 @@ def write_run(place: Path, kind: str, model="nac", options="", network="") -> Pa
     run.mkdir()
     save(task.network(model, 1, 0), run / "model")
     (run / "recipe.toml").write_text(to_toml(recipe))
-    (run / "result.json").write_text(json.dumps({"model": model, "fold": 1, "seed": 0, "task": "my"}))
+    (run / "result.json").write_text(json.dumps(fields(model, 1, task="my")))
     return run
 
 
@@ -269,7 +270,7 @@ def test_steps_that_are_not_scored_do_not_count(run_of, tmp_path, monkeypatch):
     y = task.data.y.clone()
     y[::3] = UNSCORED if task.data.kind.has_classes else float("nan")
     changed = replace(task, data=replace(task.data, y=y))
-    monkeypatch.setattr(inspect_run, "load_task", lambda recipe, data_dir: changed)
+    monkeypatch.setattr("nacre.train.run.load_task", lambda recipe, data_dir: changed)
     recording = record_run(run, 3, out=tmp_path / "here")
     index = task.splits[1].test[:3]
     value, _ = metric_of_samples([Rerun(recording, i) for i in range(3)])
@@ -334,7 +335,7 @@ def test_a_recording_of_a_run_that_fails_leaves_nothing_behind(trained, tmp_path
 def test_controls_and_models_without_nac_are_refused(tmp_path):
     control = cell(spirals(), tmp_path, controls_for(spirals().data)[0])
     run_cell(control)
-    with pytest.raises(ValueError, match="holds no network; controls have no neurons"):
+    with pytest.raises(ValueError, match="holds no network; controls are not saved"):
         record_run(control.directory)
     run = write_run(tmp_path / "other", "classification", model="cfc-fc")
     with pytest.raises(ValueError, match="must have a nacre.NAC layer to look into"):
@@ -344,18 +345,18 @@ def test_controls_and_models_without_nac_are_refused(tmp_path):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is no finished run and no recording"):
+    with pytest.raises(FileNotFoundError, match="is no finished run; give a directory"):
         record_run(tmp_path)
     for text in ("{", "[]", '{"model": "nac"}'):
         (tmp_path / "result.json").write_text(text)
-        with pytest.raises(ValueError, match=r"result.json is damaged; train .* again"):
+        with pytest.raises(ValueError, match=r"result.json is damaged: .*; delete .* and train it again"):
             record_run(tmp_path)
 
 
 def test_a_run_that_holds_a_bare_layer_is_refused(tmp_path):
     save(NAC(8, 2), tmp_path / "model")
-    (tmp_path / "result.json").write_text(json.dumps({"model": "nac", "fold": 0, "seed": 0, "task": "my"}))
-    with pytest.raises(ValueError, match="holds a NAC, wanted a network"):
+    (tmp_path / "result.json").write_text(json.dumps(fields(task="my")))
+    with pytest.raises(ValueError, match="it is a NAC, wanted a network"):
         record_run(tmp_path)
 
 

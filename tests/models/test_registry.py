@@ -5,6 +5,7 @@ import torch
 
 import nacre
 from nacre.models import _registry as registry
+from nacre.models._listing import parameters
 
 # Parameters at d_input 64, d_model 64, 4 heads. A change here changes what is compared: know why before editing.
 COUNTS = {
@@ -44,9 +45,9 @@ COUNTS = {
 }
 
 
-def test_every_model_has_its_parameter_count_pinned():
-    made = {n: nacre.create(n, d_input=64, d_model=64, num_heads=4) for n in nacre.list_models()}
-    assert {n: sum(p.numel() for p in m.parameters()) for n, m in made.items()} == COUNTS
+def test_models_that_are_compared_keep_their_parameter_count():
+    assert {*COUNTS} >= {name for name in nacre.list_models() if nacre.model_info(name).in_paper}
+    assert {name: parameters(name) for name in COUNTS} == COUNTS
 
 
 def test_list_models_takes_patterns():

@@ -10,6 +10,7 @@ from nacre.data.sets.episodes import Drive, Episode, write_episode
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import Recipe, to_toml
+from support.runs import fields
 
 IMAGE = {"size": [96, 96], "conv": [[4, 3, 2], [4, 5, 4], [6, 5, 2]]}
 CAUSAL = {"causal": True, "block_size": 1}
@@ -50,16 +51,8 @@ def write_run(directory, model="nac", seeds=(0, 1, 2), weight_seed=0, **options)
     save(net, directory / "model")
     recipe = Recipe("carracing", data={"name": "carracing", "frames": 4})
     (directory / "recipe.toml").write_text(to_toml(recipe))
-    result = {
-        "model": model,
-        "task": "carracing",
-        "value": 50.0,
-        "fold": 0,
-        "seed": 0,
-        "parameters": sum(p.numel() for p in net.parameters()),
-        "budget": {"steps_taken": 0},
-        "data": {"files": {f"{seed:06d}-expert.npz": "" for seed in seeds}},
-        "fingerprint": "",
-    }
-    (directory / "result.json").write_text(json.dumps(result))
+    count = sum(p.numel() for p in net.parameters())
+    files = {f"{seed:06d}-expert.npz": "" for seed in seeds}
+    result = fields(model, value=50.0, task="carracing", metric="accuracy", parameters=count, files=files)
+    (directory / "result.json").write_text(json.dumps(result | {"fingerprint": ""}))
     return directory

@@ -60,7 +60,7 @@ def settle_with_silence(layer, head, u, silent):
     if weights.bias is not None:
         shift, bias = (p.dense()[0].detach().numpy() for p in (weights.input_shift, weights.bias))
         shift_out = weights.output_shift[0].detach().numpy()
-    act = ACTIVATIONS[layer.config.activation]
+    act = ACTIVATIONS[layer.config.activation].function
     u, x = u.numpy(), np.zeros((*u.shape[:-1], layer.backbone.wiring.num_neurons))
     for _ in range(layer.backbone.settle_steps):
         x = act(torch.from_numpy((u * scale + shift) @ feed + x @ recurrent + bias)).numpy()

@@ -10,7 +10,8 @@ SPACING = 0.25  # hours
 
 def fields(model="nac", fold=0, seed=0, value=0.03, task="ettm1", **changes):
     """What a result file holds; `changes` replace fields, and those of `budget` and `data` by their own names."""
-    budget = {"profile": "quick", "steps": 300, "batch_size": 64, "best_step": 280, "stopped_early": False}
+    budget = {"profile": "quick", "steps": 300, "batch_size": 64, "steps_taken": 0, "best_step": 280}
+    budget["stopped_early"] = False
     data = {"name": task, "form": "official", "digest": "d" * 64, "files": {}, "notes": []}
     data |= {"train": 4000, "valid": 1000, "test": 1000}
     for part in (budget, data):

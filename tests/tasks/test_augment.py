@@ -251,23 +251,6 @@ def test_other_data_is_refused_before_training(change):
 # --- the recipe ---------------------------------------------------------------------------------------------
 
 
-# As they were before there was augmentation, a choice of where dropout goes, or blocks: results of then stay good.
-BEFORE = {
-    "ettm1": "cbfd7e8fd7f0f2d726cff1da537e1f3fdb6429d5aff9086f457ef1ab83ae1198",
-    "person-activity": "88e4f5d3383da1c68e9a0177caf315c190b9e983f57c4c4d26895d3cc0a2cb19",
-    "spiral": "9fe94478b5ad679a942d2f8b1f4bf7fda70e4ca3ce3fcd5b781e64207f774418",
-}
-
-
-@pytest.mark.parametrize("name", BEFORE)
-def test_digests_of_recipes_without_augmentation_are_as_before(name):
-    recipe = load_recipe(name)
-    network = replace(recipe.network, block=False, relative=False, linear=False)
-    training = replace(recipe.training, schedule="constant")
-    assert recipe.digest != BEFORE[name]
-    assert replace(recipe, network=network, training=training, standard={}).digest == BEFORE[name]
-
-
 def test_the_udacity_recipe_is_the_networks_of_the_paper():
     recipe = load_recipe("udacity")
     conv = ((24, 5, 2), (36, 5, 2), (48, 5, 2), (64, 3, 1), (64, 3, 1))

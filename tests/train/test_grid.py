@@ -87,7 +87,7 @@ def test_the_result_says_what_was_run_on_what_and_by_whom(spiral_run):
     assert result["data"]["digest"] == task.data.digest
     assert [result["data"][part] for part in ("train", "valid", "test")] == [4, 4, 4]
     assert result["split"] == task.splits[1].digest
-    assert result["recipe"] == task.recipe.digest
+    assert result["recipe"] == one.identity.settings
     assert result["fingerprint"] == one.fingerprint()
     assert result["provenance"]["versions"]["nacre"] == nacre.__version__
     assert result["provenance"]["versions"]["torch"] == torch.__version__
@@ -193,7 +193,9 @@ def test_a_damaged_result_is_named(tmp_path):
     one.directory.mkdir(parents=True)
     for contents in ("", "{", "[]", "{}"):
         (one.directory / "result.json").write_text(contents)
-        with pytest.raises(ValueError, match="result.json is damaged; delete .*fold0-seed0 and run again"):
+        with pytest.raises(
+            ValueError, match="result.json is damaged: .*; delete .*fold0-seed0 and train it again"
+        ):
             run_cell(one)
 
 

@@ -54,7 +54,7 @@ DAMAGED = {
     "no text": b"\xff\xfe\x00\x9f",
     "a list": "[1, 2]",
     "deep": "[" * 100_000,
-    "another format": json.dumps(fields(format=2)),
+    "another format": json.dumps(fields(format=3)),
     "no value": without(fields(), "value"),
     "no steps": without(fields(), "budget", "steps"),
     "no digest": without(fields(), "data", "digest"),
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_named_and_left_out(tmp_path):
         found = find_results(tmp_path)
         assert [r.model for r in found.results] == ["sdpa"], name
         (line,) = found.damaged
-        assert "nac/fold0-seed0/result.json is left out: " in line, name
+        assert line.startswith(f"left out: {path} is damaged: "), name
 
 
 def test_no_results_say_how_to_make_some(tmp_path):
@@ -89,7 +89,7 @@ def test_no_results_say_how_to_make_some(tmp_path):
 
 def test_only_damaged_results_are_named_in_the_error(tmp_path):
     (write_run(tmp_path) / "result.json").write_text("{")
-    with pytest.raises(FileNotFoundError, match="(?s)makes some.*fold0-seed0/result.json is left out"):
+    with pytest.raises(FileNotFoundError, match="(?s)makes some.*left out: .*fold0-seed0/result.json is damaged"):
         find_results(tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_damaged_and_repeated_runs_are_named_beneath(tmp_path, monkeypatch, caps
     path.write_text("{")
     text = shown(monkeypatch, capsys, tables.print_table, 120, directory=tmp_path)
     for told in (text, tables.markdown_table(tmp_path)):
-        assert f"{path} is left out: " in told
+        assert f"left out: {path} is damaged: " in told
         assert "b/ettm1/nac/fold0-seed0 is left out: there is another run of nac, fold 0, seed 0" in told
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nacre._util.locks import LockedElsewhere
 from nacre.tasks.recipe import Profile
-from nacre.train.cell import CHECKPOINTS
+from nacre.train.run import CHECKPOINTS
 from nacre.train.tuning import trial
 from nacre.train.tuning.trial import Pruned, SearchContext, try_recipe
 from support.train import MODEL, read_log, spirals, waves, with_data

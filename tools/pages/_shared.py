@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nacre.train.report.results import find_results
 from nacre.train.report.statistics import mean_and_std
 
 ROOT = Path(__file__).parents[2]
@@ -17,9 +18,17 @@ def load(name: str) -> dict[str, Any]:
     return json.loads((RESULTS / name).read_bytes())
 
 
-def load_all(folder: str, pattern: str = "result.json") -> list[dict[str, Any]]:
+def load_cells(place: str) -> list[dict[str, Any]]:
+    """The finished cells below a folder of results/, or in a file of it: task by task, model by model."""
+    found = find_results(RESULTS / place)
+    if found.damaged:
+        raise ValueError("\n".join(found.damaged))
+    return [result.record for result in found.results]
+
+
+def load_all(folder: str) -> list[dict[str, Any]]:
     """The JSON files below a folder of results/, in the order of their paths."""
-    return [json.loads(path.read_bytes()) for path in sorted((RESULTS / folder).rglob(pattern))]
+    return [json.loads(path.read_bytes()) for path in sorted((RESULTS / folder).rglob("*.json"))]
 
 
 def load_csv(name: str) -> list[dict[str, Any]]:
@@ -85,9 +94,8 @@ def bench(name: str) -> str:
     return table(titles, body)
 
 
-def origin(folder: str, pattern: str = "result.json") -> str:
-    """Where the numbers of a folder come from, as a list."""
-    files = load_all(folder, pattern)
+def origin(files: Sequence[Mapping[str, Any]]) -> str:
+    """Where the numbers of cells or other files come from, as a list."""
     hours = sum(file["seconds"] for file in files) / 3600
     lines = [f"{len(files)} runs, {hours:.1f} hours of one core together, shared with other work"]
     for part in ("commit", "machine", "versions", "command"):

@@ -1,4 +1,4 @@
-"""docs/bearings.md, from results/bearings: runs/ with result.json, leak.json and features.json."""
+"""docs/bearings.md, from results/bearings: cells, leak.json and features.json."""
 
 from functools import cache
 from statistics import mean
@@ -6,7 +6,7 @@ from typing import Any
 
 from nacre.train.report.paper import reported
 
-from ._shared import columns, load, load_all, mean_of, origin, table
+from ._shared import columns, load, load_cells, mean_of, origin, table
 
 PLACES = {"score": 1, "mae": 3, "phm": 3, "challenge": 3, "monotonicity": 2, "trendability": 2}
 
@@ -14,7 +14,7 @@ PLACES = {"score": 1, "mae": 3, "phm": 3, "challenge": 3, "monotonicity": 2, "tr
 @cache
 def results() -> list[dict[str, Any]]:
     """All runs."""
-    return load_all("bearings/runs")
+    return load_cells("bearings/cells")
 
 
 def metrics(part: str) -> str:
@@ -61,5 +61,5 @@ TABLES = {
     "hust": lambda: metrics("HUST"),
     "leak": leak,
     "speed": speed,
-    "origin": lambda: origin("bearings/runs"),
+    "origin": lambda: origin(results()),
 }

@@ -1,18 +1,23 @@
 """docs/driving.md, from results/driving.
 
-Races: standings.csv, laps.csv and race.json of `nacre drive race --out NAME`. Runs: result.json of
-`nacre train --out NAME`.
+Races: standings.csv, laps.csv and race.json of `nacre drive race --out NAME`. Runs: finished cells.
 """
 
 from statistics import mean
+from typing import Any
 
-from ._shared import columns, load, load_all, load_csv, origin, table
+from ._shared import columns, load, load_cells, load_csv, origin, table
 
 # Folders of races: the expert, all networks, the paper's noise test, and NAC with one thing left out.
 RACES = ("expert", "race", "noise", "likeliest", "unchanged-race")
-RUNS = ("runs", "unchanged", "udacity")  # folders of runs
+RUNS = {"runs": "carracing-4", "unchanged": "carracing-4-unchanged", "udacity": "udacity"}  # their tasks
 LOOKED_AT = (10_000, 10_001, 10_004, 10_005)  # tracks on which ways of deciding were tried out
 COLOURS = {"plain": "plain", "colours": "random"}
+
+
+def cells(name: str) -> list[dict[str, Any]]:
+    """Runs of one of `RUNS`."""
+    return load_cells(f"driving/cells/quick/{RUNS[name]}.jsonl")
 
 
 def standings(race: str) -> str:
@@ -74,13 +79,13 @@ def cloned() -> str:
         "parameters": "{parameters:,}",
         "steps": "{steps:,}",
     }
-    rows = [result | {"steps": result["budget"].get("steps_taken", 0)} for result in load_all("driving/runs")]
+    rows = [result | {"steps": result["budget"].get("steps_taken", 0)} for result in cells("runs")]
     return columns(formats, sorted(rows, key=lambda result: (result["control"], -result["value"])))
 
 
 def steering() -> str:
     """Errors of steering on segments of a drive that were not seen."""
-    results = load_all("driving/udacity")
+    results = cells("udacity")
     best_first = sorted(results, key=lambda result: (result["control"], result["value"]))
     body = []
     for model in dict.fromkeys(result["model"] for result in best_first):
@@ -93,7 +98,7 @@ def steering() -> str:
 
 def origins() -> str:
     """Where the numbers come from."""
-    parts = [f"**{folder}**\n\n{origin(f'driving/{folder}')}\n" for folder in RUNS]
+    parts = [f"**{name}**\n\n{origin(cells(name))}\n" for name in RUNS]
     for race in RACES:
         about = load(f"driving/{race}/race.json")
         commits = ", ".join(f"`{commit}`" for commit in about["commits"])

@@ -1,8 +1,8 @@
-"""docs/harness.md, from result.json of each run in results/standard and results/plain, and from an estimate."""
+"""docs/harness.md, from the finished cells of results/cells/standard and results/plain, and from an estimate."""
 
 from typing import Any
 
-from ._shared import load, load_all, number, origin, table
+from ._shared import load, load_cells, number, origin, table
 
 MODELS = ("sdpa", "cfc-fc", "nac")
 ORACLES = ("last-action", "life-clock")  # controls that know true answers
@@ -10,7 +10,7 @@ ORACLES = ("last-action", "life-clock")  # controls that know true answers
 
 def network() -> str:
     """Fold 0: the layer alone and in blocks, after the same number of steps, and the best control."""
-    before, after = (_first_folds(folder) for folder in ("plain", "standard"))
+    before, after = (_first_folds(folder) for folder in ("plain", "cells/standard"))
     body = []
     for task in dict.fromkeys(task for task, _ in before):
         one = next(result for (name, _), result in after.items() if name == task)
@@ -62,7 +62,7 @@ def estimate() -> str:
 
 
 def _first_folds(folder: str) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(r["task"], r["model"]): r for r in load_all(folder) if r["fold"] == 0 and r["seed"] == 0}
+    return {(r["task"], r["model"]): r for r in load_cells(folder) if r["fold"] == 0 and r["seed"] == 0}
 
 
 def _value(result: dict[str, Any] | None) -> str:
@@ -73,4 +73,9 @@ def _value(result: dict[str, Any] | None) -> str:
     return f"{result['value']:.1f}" if result["metric"] == "accuracy" else f"{result['value']:.4f}"
 
 
-TABLES = {"network": network, "seconds": seconds, "estimate": estimate, "origin": lambda: origin("plain")}
+TABLES = {
+    "network": network,
+    "seconds": seconds,
+    "estimate": estimate,
+    "origin": lambda: origin(load_cells("plain")),
+}

@@ -1,13 +1,13 @@
-"""docs/nac-plus.md, from results/nac-plus and results/standard.
+"""docs/nac-plus.md, from results/nac-plus and results/cells/standard.
 
-results/nac-plus: `choices` has the runs of tools/variant_recipes.py, `choices-at-start` those of a commit at which
+results/nac-plus: `choices` has cells of tools/variant_recipes.py, `choices-at-start` those of a commit at which
 the match of nac-plus was where logits start; lesions.json is of tools/measure_lesions.py.
 """
 
 from statistics import median
 from typing import Any
 
-from ._shared import load, load_all, mean_of, origin, table
+from ._shared import load, load_cells, mean_of, origin, table
 
 MODELS = ("nac-plus", "nac", "sdpa", "cfc-fc")
 TASKS = (
@@ -54,7 +54,7 @@ def choices() -> str:
     """Errors of the variants on validation parts, seed by seed."""
     found: dict[tuple[str, str], list[float]] = {}
     for folder in ("choices", "choices-at-start"):
-        for run in load_all(f"nac-plus/{folder}"):
+        for run in load_cells(f"nac-plus/{folder}"):
             task = next(name for name in CHOICE_TASKS if run["task"].startswith(name))
             variant = run["task"].removeprefix(f"{task}-") if folder == "choices" else "match-at-start"
             found.setdefault((task, variant), []).append(run["valid"]["mse"])
@@ -106,12 +106,12 @@ def tasks() -> str:
 
 
 def _standard(task: str) -> list[dict[str, Any]]:
-    return [run for run in load_all(f"standard/{task}") if run["seed"] == 0]
+    return [run for run in load_cells(f"cells/standard/{task}.jsonl") if run["seed"] == 0]
 
 
 TABLES = {
     "lesions": lesions,
     "tasks": tasks,
     "choices": choices,
-    "choices-origin": lambda: origin("nac-plus"),
+    "choices-origin": lambda: origin(load_cells("nac-plus")),
 }

@@ -7,7 +7,7 @@ from nacre.study.recall.figures import plot_recall
 from nacre.study.recall.run import guessed
 from nacre.study.recall.table import RecallRow, read_results, rows_of
 
-from ._shared import RESULTS, origin, table
+from ._shared import RESULTS, load_all, origin, table
 
 RECALL = RESULTS / "recall"
 MAIN = ("nac", "nac-plus", "sdpa")
@@ -100,6 +100,6 @@ TABLES = {
     "answers": answers,
     "parts": parts,
     "periods": periods,
-    "origin": lambda: origin("recall", "*.json"),
+    "origin": lambda: origin(load_all("recall")),
 }
 FIGURES = {"recall.png": draw_recall}

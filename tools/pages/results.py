@@ -1,17 +1,16 @@
-"""docs/results.md, from results/standard, standard-first-nac-plus and quick: result.json of each run."""
+"""docs/results.md, from results/cells and results/first-nac-plus: finished cells."""
 
 from nacre.train.report.paper_tables import markdown_paper_table
 from nacre.train.report.tables import markdown_table
 
-from ._shared import RESULTS, load_all, mean_of, origin, table
+from ._shared import RESULTS, load_cells, mean_of, origin, table
 
-STANDARD, RUNS = RESULTS / "standard", RESULTS / "quick"
-FIRST = "standard-first-nac-plus"
+STANDARD, QUICK, FIRST = "cells/standard", "cells/quick", "first-nac-plus"
 
 
 def first_nac_plus() -> str:
     """Mean ± std over folds of the first version of nac-plus."""
-    runs = load_all(FIRST)
+    runs = load_cells(FIRST)
     body = []
     for task in dict.fromkeys(run["task"] for run in runs):
         mine = [run for run in runs if run["task"] == task]
@@ -23,7 +22,7 @@ def first_nac_plus() -> str:
 
 def parts_of_ettm1() -> str:
     """Errors on validation and test parts, seed 0, fold by fold."""
-    runs = [run for run in load_all("standard") if run["task"] == "ettm1"]
+    runs = load_cells(f"{STANDARD}/ettm1.jsonl")
     body = []
     for model in ("persistence", "linear", "sdpa", "cfc-fc", "nac"):
         mine = sorted((run for run in runs if run["model"] == model), key=lambda run: run["fold"])
@@ -33,12 +32,12 @@ def parts_of_ettm1() -> str:
 
 
 TABLES = {
-    "standard": lambda: markdown_table(STANDARD),
+    "standard": lambda: markdown_table(RESULTS / STANDARD),
     "parts": parts_of_ettm1,
-    "standard-origin": lambda: origin("standard"),
+    "standard-origin": lambda: origin(load_cells(STANDARD)),
     "first-nac-plus": first_nac_plus,
-    "first-nac-plus-origin": lambda: origin(FIRST),
-    "tasks": lambda: markdown_table(RUNS),
-    "paper": lambda: markdown_paper_table(RUNS),
-    "origin": lambda: origin("quick"),
+    "first-nac-plus-origin": lambda: origin(load_cells(FIRST)),
+    "tasks": lambda: markdown_table(RESULTS / QUICK),
+    "paper": lambda: markdown_paper_table(RESULTS / QUICK),
+    "origin": lambda: origin(load_cells(QUICK)),
 }

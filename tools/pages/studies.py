@@ -14,7 +14,7 @@ from nacre.study.uat.figures import plot_uat
 from nacre.study.uat.table import read_results as read_uat
 from nacre.study.uat.table import rows_of as uat_rows
 
-from ._shared import RESULTS, columns, origin, table
+from ._shared import RESULTS, columns, load_all, origin, table
 
 FROZEN, UAT, SPIRAL = (RESULTS / "studies" / name for name in ("frozen", "uat", "spiral"))
 HALVES = dict(zip(PARTS, ("first half, 1e-4", "second half, 1e-4"), strict=True))
@@ -107,7 +107,7 @@ TABLES = {
     "spiral-errors": spiral_errors,
     "spiral-controls": spiral_controls,
     "origin": lambda: "".join(
-        f"**{name}**\n\n{origin(f'studies/{name}', '*.json')}\n" for name in ("frozen", "uat", "spiral")
+        f"**{name}**\n\n{origin(load_all(f'studies/{name}'))}\n" for name in ("frozen", "uat", "spiral")
     ),
 }
 FIGURES = {

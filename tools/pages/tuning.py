@@ -1,6 +1,6 @@
-"""docs/tuning.md, from results/tuning: search.json of `nacre tune`, and runs/ with result.json of both recipes."""
+"""docs/tuning.md, from results/tuning: search.json of `nacre tune`, and cells of both recipes."""
 
-from ._shared import load, load_all, origin, table
+from ._shared import load, load_cells, origin, table
 
 
 def tuned() -> str:
@@ -22,7 +22,7 @@ def tuned_point() -> str:
 
 def tuned_test() -> str:
     """Errors on test folds: of the recipe before and after the search, and of controls."""
-    runs = sorted(load_all("tuning/runs"), key=lambda run: (run["control"], run["task"]))
+    runs = sorted(load_cells("tuning/cells"), key=lambda run: (run["control"], run["task"]))
     values = {(run["task"], run["model"], run["fold"]): run["value"] for run in runs}
     folds = sorted({run["fold"] for run in runs})
     body = []
@@ -36,5 +36,5 @@ TABLES = {
     "tuned": tuned,
     "tuned-point": tuned_point,
     "tuned-test": tuned_test,
-    "origin": lambda: origin("tuning", "*.json"),
+    "origin": lambda: origin([*load_cells("tuning"), load("tuning/search.json")]),
 }

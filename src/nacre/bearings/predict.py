@@ -1,6 +1,5 @@
 """`nacre bearings predict`: degradation curves of new recordings, with the band of all fold models."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,9 @@ from nacre.data.rigs.feature_table import FeatureTable
 from nacre.data.rigs.labels import Label
 from nacre.data.rigs.life_metrics import remaining_from_fraction
 from nacre.data.sets.bearings import is_table, read_any, rows_of
-from nacre.io import load
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import load_recipe
+from nacre.train.result import RESULT
+from nacre.train.run import Run
 
 _BATCH = 256
 _WORDS = {Label.FRACTION: "share of life used", Label.RUL: "minutes left", Label.PHYSICS: "degradation"}
@@ -95,25 +94,13 @@ def predict_bearings(
 
 def _models(run: Path) -> tuple[list[TaskNetwork], dict[str, Any]]:
     """The networks of a run and of its other folds, and the recipe's data table."""
-    if not (run / "result.json").is_file():
-        raise FileNotFoundError(
-            f"{run} is no finished run; give a directory such as runs/bearings/nac/fold0-seed0"
-        )
-    recipe = load_recipe(run / "recipe.toml")
-    if recipe.data.get("name") != "bearings":
-        raise ValueError(f"{run} was trained on {recipe.data.get('name', 'a table')}, wanted bearings")
-    digest = json.loads((run / "result.json").read_bytes())["recipe"]
-    networks = []
-    for other in sorted(run.resolve().parent.glob("fold*-seed*")):
-        result = other / "result.json"
-        same = result.is_file() and json.loads(result.read_bytes())["recipe"] == digest
-        if same and (other / "model").is_dir():
-            network = load(other / "model")
-            assert isinstance(network, TaskNetwork)
-            networks.append(network)
-    if not networks:
-        raise ValueError(f"{run} holds no network; controls are not saved, choose the run of a model")
-    return networks, recipe.data
+    trained = Run.open(run)
+    data = trained.recipe.data
+    if data.get("name") != "bearings":
+        raise ValueError(f"{run} was trained on {data.get('name', 'a table')}, wanted bearings")
+    folds = sorted(path.parent for path in run.resolve().parent.glob(f"fold*-seed*/{RESULT}"))
+    others = [other for other in map(Run.open, folds) if other.result.recipe == trained.result.recipe]
+    return [other.network() for other in others], data
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ from nacre.layer.config import Match, NACConfig, Phi
 from nacre.layer.dynamics import Mode, convergence_time
 from nacre.layer.inputs import prepare, sequence, time_stamps
 from nacre.layer.trace import Trace
+from nacre.native.activations import ACTIVATIONS
 
 _CHUNK_ELEMENTS = 2**22  # neuron states traced at a time
 _POSITIONS = 5  # of NaN that are reported
@@ -198,7 +199,7 @@ def _limit(layer: NAC, head: int) -> float:
     config, weights = layer.config, layer.backbone.weights
     content = 1.0
     if config.phi == Phi.LINEAR:
-        neuron = 1.0 if config.activation in ("tanh", "sigmoid", "softsign") else math.inf
+        neuron = ACTIVATIONS[config.activation].limit
         own = 0 if config.share_backbone else head
         shift = 0.0 if weights.output_shift is None else weights.output_shift[own, 0].abs().item()
         content = neuron * weights.output_scale[own, 0].abs().item() + shift

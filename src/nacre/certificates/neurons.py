@@ -10,17 +10,11 @@ from torch import Tensor
 from nacre.layer.attention import NAC
 from nacre.layer.sensory import SensoryGate
 from nacre.layer.trace import BACKBONE, Trace
+from nacre.native.activations import ACTIVATIONS
 
 Measures = dict[tuple[str, str], Tensor]
 """(what, how to merge: "min", "max" or "sum") -> one number for each head, or for each head and neuron."""
 
-# Lower bound, upper bound and the width that counts as 100 %; elu is bent between -1 and 0 only.
-_BOUNDS = {
-    "tanh": (-1.0, 1.0, 2.0),
-    "softsign": (-1.0, 1.0, 2.0),
-    "sigmoid": (0.0, 1.0, 1.0),
-    "elu": (-1.0, math.inf, 1.0),
-}
 _NEAR = 0.01  # a state nearer to a bound than this share of the width is at the bound
 _USUALLY = 0.99  # share of the pairs at a bound from which a neuron counts as saturated
 _STILL = 1e-6  # states that differ by no more than this are the same
@@ -114,11 +108,16 @@ def _measure(name: str, states: Tensor, valid: Tensor, activation: str) -> Measu
         (name, "max"): states.masked_fill(~on, -math.inf).amax(over),
         (f"{name} count", "sum"): valid.sum(over),
     }
-    if activation in _BOUNDS:
-        low, high, width = _BOUNDS[activation]
+    if _saturates(activation):
+        low, high, width = ACTIVATIONS[activation][1:4]
         found[f"{name} at low", "sum"] = ((states <= low + _NEAR * width) & on).sum(over)
         found[f"{name} at high", "sum"] = ((states >= high - _NEAR * width) & on).sum(over)
     return found
+
+
+def _saturates(activation: str) -> bool:
+    """Whether neurons with it can be stuck at a bound; those without one have none."""
+    return bool(activation) and ACTIVATIONS[activation].span > 0
 
 
 def _sensory_activation(layer: NAC) -> str:
@@ -219,13 +218,13 @@ def _why_dead(group: _Group, seen: Measures, head: int, i: int) -> str:
 
 def _why_saturated(group: _Group, seen: Measures, head: int, i: int) -> str:
     activation = group.activation
-    if activation not in _BOUNDS or not group.known[head, i]:
+    if not _saturates(activation) or not group.known[head, i]:
         return ""
     count = int(seen[f"{group.name} count", "sum"][head])
     at_low, at_high = (int(seen[f"{group.name} at {end}", "sum"][head, i]) for end in ("low", "high"))
     if at_low + at_high < _USUALLY * count:
         return ""
-    low, high, _ = _BOUNDS[activation]
+    low, high = ACTIVATIONS[activation][1:3]
     ends = [f"{bound:g}" for bound, times in ((low, at_low), (high, at_high)) if times]
     share = f"{100 * (at_low + at_high) / count:.4g} %"
     bounds = f"{' or '.join(ends)}, a bound of {activation}"

@@ -11,6 +11,7 @@ from nacre.cli.data import data
 from nacre.cli.drive import drive
 from nacre.cli.inspect import inspect, view
 from nacre.cli.options import DataDir
+from nacre.cli.results import results
 from nacre.cli.study import study
 from nacre.cli.train import predict, table, tasks, train, tune
 
@@ -105,5 +106,6 @@ def bench(
 
 for _command in (tasks, train, tune, table, predict, inspect, view):
     app.command()(_command)
-for _name, _group in {"data": data, "study": study, "drive": drive, "bearings": bearings}.items():
+_GROUPS = {"data": data, "results": results, "study": study, "drive": drive, "bearings": bearings}
+for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)

@@ -40,6 +40,10 @@ def train(
     data_dir: DataDir = None,
     precision: Annotated[Precision, Option(help="As in Lightning.")] = Precision.FLOAT32,
     controls: Annotated[bool, Option(help="Run the trivial controls of each task, too.")] = True,
+    known: Annotated[
+        list[Path] | None,
+        Option(help="Skip cells that are finished here: runs, or files of `nacre results add`; repeated."),
+    ] = None,
     executor: Annotated[Executor, _scale(help="serial: cell after cell; ray: many at once.")] = Executor.SERIAL,
     address: Annotated[
         str | None,
@@ -58,7 +62,8 @@ def train(
         raise Exit(launch(scale.processes))
     from nacre.train.grid import Grid, run_grid
 
-    run_grid(Grid(tasks, model or ["nac"], profile, folds, seed or [0], out, data_dir, precision, controls, scale))
+    models, seeds = model or ["nac"], seed or [0]
+    run_grid(Grid(tasks, models, profile, folds, seeds, out, data_dir, precision, controls, scale, known or []))
 
 
 def tune(
@@ -92,7 +97,9 @@ def tune(
 
 
 def table(
-    runs: Annotated[Path, Argument(help="Where runs are.")] = Path("runs"),
+    runs: Annotated[Path, Argument(help="Where runs are, or files that `nacre results add` wrote.")] = Path(
+        "runs"
+    ),
     task: Annotated[str | None, Option(help="Only this task.", show_default="all")] = None,
     paper: Annotated[bool, Option("--paper", help="The nine columns of the paper's Table 1.")] = False,
     markdown: Annotated[Path | None, Option(help="Write the table here, too, in Markdown.")] = None,

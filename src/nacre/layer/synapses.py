@@ -137,7 +137,7 @@ class WiredModule(nn.Module):
 
     def act(self, x: Tensor) -> Tensor:
         """The nonlinearity."""
-        return ACTIVATIONS[self.activation](x)
+        return ACTIVATIONS[self.activation].function(x)
 
     def reset_parameters(self) -> None:
         """Draw new weights from torch's global generator."""

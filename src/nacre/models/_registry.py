@@ -27,6 +27,7 @@ class ModelInfo:
         causal: Whether step i depends on steps up to i only, as created by default.
         cost: How time grows with the length T, the width d and the model's own sizes.
         checked: What its outputs were compared with in the tests.
+        in_paper: Whether it is a row of the paper's results table.
         version: Raised when the outputs of a saved model change; part of the fingerprint of a cell.
     """
 
@@ -38,6 +39,7 @@ class ModelInfo:
     causal: bool
     cost: str
     checked: str
+    in_paper: bool = False
     version: int = 1
 
 
@@ -138,6 +140,11 @@ def model_preset(name: str) -> dict[str, Any]:
 def has_heads(name: str) -> bool:
     """Whether a model has heads, and so uses `num_heads`."""
     return "num_heads" in inspect.signature(_find(name).factory).parameters
+
+
+def model_factory(name: str) -> Callable[..., nn.Module]:
+    """The class or function that makes a model."""
+    return _find(name).factory
 
 
 def model_space(name: str) -> Space:

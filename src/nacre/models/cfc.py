@@ -22,6 +22,7 @@ INNER, OUTER = 0.666, 1.7159
     ModelInfo(
         "cfc-fc",
         kind="CT-RNN",
+        in_paper=True,
         paper="Hasani et al., 2022",
         summary="closed-form continuous-time network, fully connected",
         uses_time=True,

@@ -45,6 +45,7 @@ class WiredLayer(Fingerprinted):
     ModelInfo(
         "cfc-ncp",
         kind="CT-RNN",
+        in_paper=True,
         paper="Hasani et al., 2022",
         summary="closed-form continuous-time network, neurons wired as an NCP",
         uses_time=True,

@@ -52,6 +52,7 @@ class _Recomputed(torch.autograd.Function):
     ModelInfo(
         "contiformer",
         kind="CT-attention",
+        in_paper=True,
         paper="Chen et al., 2023",
         summary="attention to keys and values that flow along neural ODEs",
         uses_time=True,

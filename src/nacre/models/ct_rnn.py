@@ -120,6 +120,7 @@ class ODERNN(RecurrentModel):
     ModelInfo(
         "ct-rnn",
         kind="CT-RNN",
+        in_paper=True,
         paper="Rubanova et al., 2019",
         summary="leaky recurrent network in continuous time, or ODE-RNN",
         uses_time=True,

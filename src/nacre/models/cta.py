@@ -19,6 +19,7 @@ from nacre.models._search_space import Real, Whole
     ModelInfo(
         "cta",
         kind="CT-attention",
+        in_paper=True,
         paper="Chien and Chen, 2021",
         summary="attention integrated over the trajectory of an ODE with jumps",
         uses_time=True,

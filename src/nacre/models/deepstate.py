@@ -23,6 +23,7 @@ _SLOWEST_RATE = 1e-6
     ModelInfo(
         "deepstate",
         kind="CT-RNN",
+        in_paper=True,
         paper="Rangapuram et al., 2018",
         summary="a Kalman filter whose parameters an LSTM sets at each step",
         uses_time=True,

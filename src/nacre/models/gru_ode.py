@@ -16,6 +16,7 @@ from nacre.models._search_space import Whole
     ModelInfo(
         "gru-ode",
         kind="CT-RNN",
+        in_paper=True,
         paper="De Brouwer et al., 2019",
         summary="gated recurrent unit as a differential equation",
         uses_time=True,

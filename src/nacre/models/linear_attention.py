@@ -18,6 +18,7 @@ _NORMS = ("all", "head")
     ModelInfo(
         "linear-attention",
         kind="DT-attention",
+        in_paper=True,
         paper="Zhang et al., 2021",
         summary="rectified linear attention: ReLU scores, gated RMS norm",
         uses_time=False,

@@ -18,6 +18,7 @@ from nacre.wiring.wiring import Wiring
     ModelInfo(
         "ltc-fc",
         kind="CT-RNN",
+        in_paper=True,
         paper="Hasani et al., 2021",
         summary="liquid time-constant network, fully connected",
         uses_time=True,
@@ -76,6 +77,7 @@ class LTCFC(RecurrentModel):
     ModelInfo(
         "ltc-ncp",
         kind="CT-RNN",
+        in_paper=True,
         paper="Lechner et al., 2020; Hasani et al., 2021",
         summary="liquid time-constant network wired as a neural circuit policy",
         uses_time=True,

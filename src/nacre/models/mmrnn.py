@@ -16,6 +16,7 @@ from nacre.models._search_space import Choice, Whole
     ModelInfo(
         "mmrnn",
         kind="CT-RNN",
+        in_paper=True,
         paper="Lechner and Hasani, 2022",
         summary="LSTM whose output, but not its memory, flows in time",
         uses_time=True,

@@ -58,6 +58,7 @@ class TimeAttention(nn.Module):
     ModelInfo(
         "mtan",
         kind="CT-attention",
+        in_paper=True,
         paper="Shukla and Marlin, 2021",
         summary="attention by learned time embeddings, over reference times",
         uses_time=True,

@@ -65,6 +65,7 @@ def _info(name: str, summary: str, *, paper: str, version: int, all_pairs: bool 
     return ModelInfo(
         name,
         kind="NAC",
+        in_paper=paper.startswith("Razzaq"),
         paper=paper,
         summary=summary,
         uses_time=True,

@@ -14,6 +14,7 @@ from nacre.models._transformer_block import BlockFlow
     ModelInfo(
         "odeformer",
         kind="CT-attention",
+        in_paper=True,
         paper="d'Ascoli et al., 2023",
         summary="Euler steps through one transformer block",
         uses_time=False,

@@ -14,6 +14,7 @@ from nacre.models._transformer_block import BlockFlow
     ModelInfo(
         "ot-transformer",
         kind="CT-attention",
+        in_paper=True,
         paper="Kan et al., 2025",
         summary="transformer block as a flow with a transport cost",
         uses_time=False,

@@ -20,6 +20,7 @@ _PDES = ("diffusion", "reaction", "wave")
     ModelInfo(
         "pde-attention",
         kind="CT-attention",
+        in_paper=True,
         paper="Zhang et al., 2025",
         summary="attention weights smoothed along the keys by a PDE",
         uses_time=False,

@@ -19,6 +19,7 @@ _BLOCK = 2**19  # features of some rows of a batch at a time, so that they stay 
     ModelInfo(
         "performer",
         kind="DT-attention",
+        in_paper=True,
         paper="Choromanski et al., 2021",
         summary="softmax attention by positive orthogonal random features",
         uses_time=False,

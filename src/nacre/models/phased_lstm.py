@@ -20,6 +20,7 @@ _OPEN_RATIO = 0.05  # r_on at the start, as in the paper
     ModelInfo(
         "phased-lstm",
         kind="CT-RNN",
+        in_paper=True,
         paper="Neil et al., 2016",
         summary="LSTM whose units open and close periodically",
         uses_time=True,

@@ -24,6 +24,7 @@ _SHORTEST_STEP, _LONGEST_STEP = 0.001, 0.1
     ModelInfo(
         "s4",
         kind="CT-RNN",
+        in_paper=True,
         paper="Gu et al., 2021",
         summary="diagonal state-space model (S4D-LegS), exact for any time steps",
         uses_time=True,

@@ -14,6 +14,7 @@ from nacre.models._search_space import Real
     ModelInfo(
         "sdpa",
         kind="DT-attention",
+        in_paper=True,
         paper="Vaswani et al., 2017",
         summary="scaled dot-product attention",
         uses_time=False,

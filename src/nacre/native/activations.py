@@ -1,20 +1,45 @@
-"""The nonlinearities that neurons may have."""
+"""The nonlinearities that neurons may have: one record each, which layers, kernels and certificates read."""
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-    "elu": nn.functional.elu,
-    "gelu": nn.functional.gelu,
-    "silu": nn.functional.silu,
-    "softsign": nn.functional.softsign,
-    "identity": lambda x: x,
-}
 
-# Those of circuit.h, whose slope follows from their value; layers with another one run in PyTorch.
-ACTIVATION_CODES = {"tanh": 0, "sigmoid": 1, "relu": 2, "softsign": 3, "identity": 4}
+class Activation(NamedTuple):
+    """A nonlinearity.
+
+    Attributes:
+        function: What it computes, element by element.
+        low: Its lower bound.
+        high: Its upper bound.
+        span: The width between bounds that counts as 100 % where saturation is judged: of one that has a single
+            bound, the part that is bent. 0 where neurons cannot saturate.
+        code: Its number in circuit.h, where slopes follow from values; None if the kernel does not know it, so
+            that layers with it run in PyTorch.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    low: float = -math.inf
+    high: float = math.inf
+    span: float = 0.0
+    code: int | None = None
+
+    @property
+    def limit(self) -> float:
+        """Largest size of what it gives."""
+        return max(-self.low, self.high)
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "tanh": Activation(torch.tanh, -1.0, 1.0, span=2.0, code=0),
+    "sigmoid": Activation(torch.sigmoid, 0.0, 1.0, span=1.0, code=1),
+    "relu": Activation(torch.relu, low=0.0, code=2),
+    "elu": Activation(nn.functional.elu, low=-1.0, span=1.0),
+    "gelu": Activation(nn.functional.gelu, low=-0.17),
+    "silu": Activation(nn.functional.silu, low=-0.2785),
+    "softsign": Activation(nn.functional.softsign, -1.0, 1.0, span=2.0, code=3),
+    "identity": Activation(lambda x: x, code=4),
+}

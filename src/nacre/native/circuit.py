@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nacre.native.activations import ACTIVATION_CODES
+from nacre.native.activations import ACTIVATIONS
 from nacre.native.program import Program
 
 _SIZES = ("rows", "columns", "constants", "synapses", "activation")
@@ -34,7 +34,7 @@ class Circuit:
     @property
     def has_kernel(self) -> bool:
         """Whether the kernel knows the activation."""
-        return self.activation in ACTIVATION_CODES
+        return ACTIVATIONS[self.activation].code is not None
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -56,4 +56,4 @@ class Circuit:
         """The kernel's view of the arrays."""
         sizes = (len(self.program.kind), self.columns, self.constants, len(self.program.source))
         pointers = {name: array.ctypes.data for name, array in self.arrays.items()}
-        return CircuitStruct(*sizes, ACTIVATION_CODES[self.activation], **pointers)
+        return CircuitStruct(*sizes, ACTIVATIONS[self.activation].code, **pointers)

@@ -122,5 +122,5 @@ def evaluate(
         if synapses.start < synapses.stop:
             inputs = torch.stack([rows[j] for j in program.source[synapses]], -1)
             x = x + (inputs * weight[:, synapses].view(*each, synapses.stop - synapses.start)).sum(-1)
-        rows.append(ACTIVATIONS[activation](x) if program.active[i] else x)
+        rows.append(ACTIVATIONS[activation].function(x) if program.active[i] else x)
     return torch.stack(rows)

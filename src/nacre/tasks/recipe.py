@@ -1,8 +1,6 @@
 """Recipes: everything that a task fixes, as data. One TOML file each; yours look the same."""
 
 import fnmatch
-import hashlib
-import json
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre._util.checks import choice, flag, real, there_are, whole
+from nacre._util.digest import checksum, differences
 from nacre.tasks.augment import AUGMENTATIONS
 from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, ImageTokens
 
@@ -24,6 +23,16 @@ class Profile(StrEnum):
     QUICK = "quick"  # a smoke run: the networks of "standard", a few steps
     STANDARD = "standard"  # small networks, until the validation loss stops improving or a limit of steps
     PAPER = "paper"  # the sizes and epochs of the paper's table
+
+
+# Raise it if a default of a recipe changes: digests count only what differs from the defaults.
+DIGEST_RULE = 2
+_BUDGET_OF = {  # the numbers of [training] that say how long a profile trains
+    Profile.QUICK: ("quick_steps", "quick_valid"),
+    Profile.STANDARD: ("steps", "quick_valid"),
+    Profile.PAPER: ("epochs",),
+}
+_BUDGET = ("epochs", "steps", "quick_steps", "quick_valid")
 
 
 class Schedule(StrEnum):
@@ -182,11 +191,32 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Checksum of what affects results: all but the words, and the folder of a file of your own."""
+        """Checksum of what affects results in some profile: all but the words, and where a file of yours lies."""
+        parts = differences(replace(self, summary="", column="", data=self._source()))
+        return checksum(parts | {"rule": DIGEST_RULE})
+
+    def settings(self, profile: Profile) -> dict[str, Any]:
+        """What acts on every model in a profile, as plain data: what differs from the defaults.
+
+        Options of single models are not among it (`options`), nor numbers that only other profiles use.
+        """
+        recipe = self.at(profile)
+        training = differences(recipe.training)
+        unused = {*_BUDGET} - {*_BUDGET_OF[profile]}
+        if recipe.training.schedule == Schedule.CONSTANT:
+            unused.add("warmup")
+        return {
+            "name": recipe.name,
+            "data": recipe._source(),
+            "split": differences(recipe.split),
+            "network": differences(recipe.network),
+            "training": {key: value for key, value in training.items() if key not in unused},
+        }
+
+    def _source(self) -> dict[str, Any]:
+        """The data, wherever a file of your own lies."""
         place = {"csv": Path(self.data["csv"]).name} if "csv" in self.data else {}
-        data = asdict(replace(self, summary="", column="", data={**self.data, **place}))
-        _forget_unused(data)
-        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        return {**self.data, **place}
 
     def at(self, profile: Profile) -> "Recipe":
         """The recipe as a profile uses it."""
@@ -207,28 +237,6 @@ class Recipe:
             if fnmatch.fnmatch(model, pattern):
                 found |= table
         return found
-
-
-def _forget_unused(data: dict[str, Any]) -> None:
-    """Drop keys that were added later and say what was so before: the digests of older results stay valid."""
-    network, training = data["network"], data["training"]
-    later = [
-        (data, "standard", {}),
-        (training, "augment", ""),
-        (training, "steps", 2000),
-        (network, "image", None),
-        (network, "block", False),
-        (network, "depth", 1),
-        (network, "relative", False),
-        (network, "linear", False),
-    ]
-    if training["schedule"] == Schedule.CONSTANT:
-        later += [(training, "schedule", Schedule.CONSTANT), (training, "warmup", training["warmup"])]
-    if image := network["image"]:
-        later.append((image, "dropout_after", "each"))
-    for table, key, unused in later:
-        if table[key] == unused:
-            del table[key]
 
 
 def list_recipes() -> list[str]:

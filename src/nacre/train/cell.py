@@ -1,10 +1,9 @@
 """One cell of a grid: a task, a model, a fold and a seed make one run directory."""
 
-import hashlib
-import json
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from nacre._util.files import write_atomic
@@ -14,9 +13,9 @@ from nacre.models import model_info
 from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile
 from nacre.tasks.task import Task
-
-RESULT = "result.json"
-CHECKPOINTS = "checkpoints"
+from nacre.train.identity import Identity
+from nacre.train.result import RESULT
+from nacre.train.run import CHECKPOINTS, Run
 
 
 @dataclass(frozen=True)
@@ -46,28 +45,34 @@ class Cell:
         """The version of the model; 1 for controls."""
         return 1 if self.model in CONTROLS else model_info(self.model).version
 
+    @cached_property
+    def identity(self) -> Identity:
+        """All that decides the result."""
+        return Identity(
+            self.task.recipe,
+            self.model,
+            self.seed,
+            self.task.data.digest,
+            self.split.digest,
+            self.profile,
+            self.precision,
+            self.version,
+        )
+
     def fingerprint(self) -> str:
-        """Checksum of everything that decides the result: recipe, data, split, profile, precision, model."""
-        digests = self.task.recipe.digest, self.task.data.digest, self.split.digest
-        parts = [*digests, self.profile, self.precision]
-        if self.version > 1:  # first versions had no number
-            parts.append(f"version {self.version}")
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """Checksum of everything that decides the result."""
+        return self.identity.fingerprint
 
     def is_done(self) -> bool:
-        """Whether the result is there; raises ValueError if there is one of other settings."""
+        """Whether the result is there; raises ValueError if there is one of other settings, or a damaged one."""
         path = self.directory / RESULT
         if not path.exists():
             return False
-        try:
-            found = json.loads(path.read_bytes())
-            same, profile = found["fingerprint"] == self.fingerprint(), found["budget"]["profile"]
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{path} is damaged; delete {self.directory} and run again") from None
-        if not same:
+        found = Run.open(self.directory).result
+        if found.fingerprint != self.fingerprint():
             raise ValueError(
-                f"{path} was made with other settings (profile {profile!r}; recipe, data, folds or version of the "
-                "model may differ); give another --out, or delete it to run anew"
+                f"{path} was made with other settings (profile {found.profile!r}; recipe, data, folds or version "
+                "of the model may differ); give another --out, or delete it to run anew"
             )
         return True
 

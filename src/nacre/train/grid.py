@@ -17,6 +17,7 @@ from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
+from nacre.train.cell_files import known_fingerprints
 from nacre.train.run_cell import help_with, run_cell
 from nacre.train.scale.options import Executor, Scale
 from nacre.train.scale.worker_group import FAILURES, WorkerGroup, join_group
@@ -36,6 +37,7 @@ class Grid:
     precision: Precision = Precision.FLOAT32
     controls: bool = True  # whether the controls of each task are run, too
     scale: Scale = field(default_factory=Scale)
+    known: Sequence[Path] = ()  # where finished cells are, which are not run again: runs, or files of lines
 
 
 class GridReport:
@@ -167,7 +169,18 @@ def plan_cells(grid: Grid, report: GridReport) -> list[Cell]:
     if idle:
         names = ", ".join(dict.fromkeys(name for task in tasks for name in controls_for(task.data)))
         raise ValueError(f"{', '.join(sorted(idle))} makes no sense for these tasks; their controls are {names}")
-    return todo
+    return unknown_cells(todo, grid.known, report)
+
+
+def unknown_cells(todo: list[Cell], known: Sequence[Path], report: GridReport) -> list[Cell]:
+    """Those of which no finished cell with the same fingerprint is at these places; says how many are."""
+    if not known:
+        return todo
+    fingerprints = known_fingerprints(known)
+    left = [cell for cell in todo if cell.fingerprint() not in fingerprints]
+    places = ", ".join(map(str, known))
+    report.note(f"{len(todo) - len(left)} of {len(todo)} cells are in {places}; {len(left)} are left to run")
+    return left
 
 
 def cells(grid: Grid, tasks: Sequence[Task], models: Sequence[str]) -> Iterator[Cell]:

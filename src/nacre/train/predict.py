@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,9 @@ import torch
 
 from nacre._util.files import write_atomic
 from nacre.data.dataset import Kind
-from nacre.data.tables.columns import Columns
 from nacre.data.tables.csv_unlabelled import read_new
-from nacre.io import load
-from nacre.tasks.network import TaskNetwork
 from nacre.train.evaluate import outputs_of
+from nacre.train.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +28,13 @@ def predict_csv(run: Path, path: Path) -> pd.DataFrame:
         A row for each answer: who and when, and `prediction` with the probability `p(class)` of each class, or the
         numbers under the names of the target columns.
     """
-    network, columns = _read_run(run)
+    trained = Run.open(run)
+    columns = trained.columns
+    if columns is None:
+        raise ValueError(
+            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run)!r})"
+        )
+    network = trained.network()
     data, table = read_new(path, columns)
     outputs = torch.cat(outputs_of(network, data, torch.arange(len(data))))
     if columns.kind.has_classes:
@@ -50,23 +53,3 @@ def write_predictions(run: Path, path: Path, out: Path) -> None:
     """Predict and write a CSV file, whole or not at all."""
     table = predict_csv(run, path)
     write_atomic(out, table.to_csv(index=False).encode())
-
-
-def _read_run(run: Path) -> tuple[TaskNetwork, Columns]:
-    if not (run / "result.json").is_file():
-        raise FileNotFoundError(
-            f"{run} is no finished run; give a directory that `nacre train` made, such as runs/my/nac/fold0-seed0"
-        )
-    path = run / "columns.json"
-    if not path.is_file():
-        raise ValueError(
-            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run)!r})"
-        )
-    try:
-        columns = Columns.from_dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-    network = load(run / "model") if (run / "model").is_dir() else None
-    if not isinstance(network, TaskNetwork):
-        raise ValueError(f"{run} holds no network; controls are not saved, choose the run of a model")
-    return network, columns

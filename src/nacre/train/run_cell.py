@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -17,16 +16,16 @@ from torch import Tensor
 
 from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
-from nacre._util.text import json_text
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.splits import Split
 from nacre.io import save
 from nacre.tasks.controls import CONTROLS, create_control
 from nacre.tasks.metrics import answers_of, metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
-from nacre.tasks.recipe import to_toml
-from nacre.train.cell import CHECKPOINTS, RESULT, Cell
+from nacre.train.cell import Cell
 from nacre.train.evaluate import Scores, predict, score
+from nacre.train.result import FORMAT
+from nacre.train.run import CHECKPOINTS, MODEL, Run
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from nacre.train.fit import Budget, Fitted
 
-FORMAT = 1
 KEPT_PREDICTIONS = 500  # first test windows of a forecast, for figures
 
 
@@ -53,17 +51,14 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), group: WorkerGr
     directory.mkdir(parents=True, exist_ok=True)
     with cell.lock():
         if cell.is_done():  # by another process, since we looked
-            return json.loads((directory / RESULT).read_bytes())
+            return Run.open(directory).result.record
         cell.start()
         began = time.monotonic()
         found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks, group)
-        result = json_text(_describe(cell, found, time.monotonic() - began))
-        write_atomic(directory / "recipe.toml", to_toml(cell.task.recipe).encode())
-        if cell.task.columns is not None:
-            write_atomic(directory / "columns.json", json_text(cell.task.columns.to_dict()).encode())
-        write_atomic(directory / RESULT, result.encode())
+        result = _describe(cell, found, time.monotonic() - began)
+        result = Run.write(directory, result, cell.task.recipe, cell.task.columns)
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)  # only now: the result stands without them
-    return json.loads(result)
+    return result
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], group: WorkerGroup
     with group.in_step():
         budget, fitted = fit_cell(cell, network, callbacks, group)
     test, valid = _scores(cell, partial(predict, network, task.data), looked_at(split.valid, budget))
-    save(network, cell.directory / "model")
+    save(network, cell.directory / MODEL)
     parameters = sum(p.numel() for p in network.parameters())
     spent = {
         "profile": str(budget.profile),
@@ -189,7 +184,7 @@ def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
             "test": len(split.test),
         },
         "split": split.digest,
-        "recipe": task.recipe.digest,
+        "recipe": cell.identity.settings,
         "fingerprint": cell.fingerprint(),
         "confusion": None if found.test.confusion is None else found.test.confusion.tolist(),
         "classes": list(data.classes),

@@ -1,7 +1,6 @@
 """`Contender`: who takes part in a race, under a name of its own."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 from nacre.drive.carracing.episode import Driver
 from nacre.drive.carracing.expert import Expert
 from nacre.drive.carracing.policy import Decision, load_driver
+from nacre.train.run import Run
 
 EXPERT = "expert"  # races beside networks if its name is given instead of a run
 _SEED = re.compile(r"(\d+)-")  # at the start of the names of recorded episodes
@@ -49,9 +49,9 @@ def _contender(run: Path | None, decision: Decision) -> Contender:
     if run is None:
         return Contender(EXPERT, None, (("model", EXPERT),), EXPERT, frozenset())
     driver = load_driver(run, decision)  # refuses what cannot drive, before anyone does
-    result = json.loads((run / "result.json").read_bytes())
-    header = json.loads((run / "model" / "model.json").read_bytes())
-    digest = hashlib.sha256(f"{header['sha256']} {driver.frames} {decision}".encode()).hexdigest()
+    trained = Run.open(run)
+    result = trained.result.record
+    digest = hashlib.sha256(f"{trained.weights} {driver.frames} {decision}".encode()).hexdigest()
     files: Iterable[str] = result["data"]["files"]
     seeds = [int(match[1]) for name in files if (match := _SEED.match(name))]
     about = {

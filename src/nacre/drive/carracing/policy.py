@@ -1,6 +1,5 @@
 """`NetworkDriver`: a trained network drives, frame by frame."""
 
-import json
 import time
 from collections import deque
 from enum import StrEnum
@@ -15,12 +14,11 @@ from nacre._util.checks import choice
 from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.carracing.world import FPS, World
-from nacre.io import load
 from nacre.layer.attention import NAC
 from nacre.layer.streaming import StreamState
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import load_recipe
 from nacre.tasks.stack import ModelStack
+from nacre.train.run import Run
 
 _DECAY = 0.9  # of an action's accumulated probability, from frame to frame
 
@@ -138,17 +136,8 @@ def load_driver(run: Path, decision: Decision = Decision.TURNS) -> NetworkDriver
         FileNotFoundError: If there is no such run.
         ValueError: If it is no finished run of a network for CarRacing.
     """
-    try:
-        model = json.loads((run / "result.json").read_bytes())["model"]
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{run} is no finished run; give a directory such as runs/carracing/nac/fold0-seed0"
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{run / 'result.json'} is damaged; train {run} again") from None
-    if not (run / "model").is_dir():
-        raise ValueError(f"{run} holds no network; controls cannot drive, choose the run of a model")
-    network, data = load(run / "model"), load_recipe(run / "recipe.toml").data
-    if not isinstance(network, TaskNetwork) or data.get("name") != "carracing":
+    trained = Run.open(run)
+    data, network = trained.recipe.data, trained.network()
+    if data.get("name") != "carracing":
         raise ValueError(f"{run} was trained on {data.get('name', 'a table')}, wanted carracing")
-    return NetworkDriver(network, data.get("frames", 8), model, decision)
+    return NetworkDriver(network, data.get("frames", 8), trained.result.model, decision)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from nacre.data.dataset import Kind
 from nacre.data.sets.udacity_images import HEIGHT, WIDTH, road_of
 from nacre.drive.udacity.server import ServerOptions, serve
-from nacre.io import load
 from nacre.tasks.image_encoder import ImageTokens
 from nacre.tasks.network import TaskNetwork
+from nacre.train.run import Run
 
 
 class SteeringNetwork:
@@ -43,12 +43,8 @@ def load_steering(run: Path) -> SteeringNetwork:
         FileNotFoundError: If there is no such run.
         ValueError: If its network was trained for something else.
     """
-    if not (run / "model").is_dir():
-        raise FileNotFoundError(
-            f"{run} holds no network; give the run of a model, such as runs/udacity/nac/fold0-seed0"
-        )
-    network = load(run / "model")
-    if not isinstance(network, TaskNetwork) or not _steers(network):
+    network = Run.open(run).network()
+    if not _steers(network):
         raise ValueError(f"{run} was not trained to steer by an image; give a run of udacity")
     return SteeringNetwork(network)
 

@@ -1,6 +1,5 @@
 """`record_run`: a recording of a trained run, on sequences or drives that it was tested on."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,11 @@ from nacre.inspect.recording.layer_writer import OF_CIRCUIT, PAIR_GATES, SENSORY
 from nacre.inspect.recording.outputs import outputs_of, windows_of
 from nacre.inspect.recording.recording import Recording
 from nacre.inspect.recording.writer import RecordingWriter
-from nacre.io import load
 from nacre.layer.attention import NAC
 from nacre.layer.trace import Trace, TraceBuilder
 from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
-from nacre.tasks.recipe import load_recipe
-from nacre.tasks.task import load_task
+from nacre.train.run import Run
 
 FOLDER = "inspect"  # in the run
 AT_ONCE = 32  # moments of a drive
@@ -68,27 +65,17 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
         FileNotFoundError: If there is no such run, or its data is gone.
         ValueError: If it is no run of a network with a NAC layer.
     """
-    try:
-        result = json.loads((run / "result.json").read_bytes())
-        model, fold, seed, task_name = result["model"], result["fold"], result["seed"], result["task"]
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{run} is no finished run and no recording; give a directory such as runs/spiral/nac/fold0-seed0"
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{run / 'result.json'} is damaged; train {run} again") from None
-    if not (run / "model").is_dir():
-        raise ValueError(f"{run} holds no network; controls have no neurons, choose the run of a NAC model")
-    network = load(run / "model", allow_nonfinite=True)  # whoever inspects it may want to see why
-    if not isinstance(network, TaskNetwork):
-        raise ValueError(f"{run} holds a {type(network).__name__}, wanted a network that `nacre train` made")
+    trained = Run.open(run)
+    result = trained.result
+    network = trained.network(allow_nonfinite=True)  # whoever inspects it may want to see why
     layers_of(network)
-    task = load_task(load_recipe(run / "recipe.toml"), data_dir)
-    data, split = task.data, task.splits[fold]
+    task = trained.task(data_dir)
+    data, split = task.data, task.splits[result.fold]
     unit: tuple[float, ...] = ()
     if not data.kind.has_classes:
         unit = tuple(answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1].tolist())
-    return Subject(f"{task_name}, {model}, fold {fold}, seed {seed}", network, data, split.test, unit)
+    title = f"{result.task}, {result.model}, fold {result.fold}, seed {result.seed}"
+    return Subject(title, network, data, split.test, unit)
 
 
 def record_run(

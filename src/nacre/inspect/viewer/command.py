@@ -19,6 +19,7 @@ from nacre.inspect.recording.run import FOLDER, record_run
 from nacre.inspect.recording.writer import STORE
 from nacre.inspect.viewer.app import make_app
 from nacre.inspect.viewer.report import write_report
+from nacre.train.run import MODEL
 
 _HEADER_TIMEOUT = 10.0  # seconds
 
@@ -66,7 +67,7 @@ def open_recording(
     """The recording of a run, made first if there is none; or a recording itself."""
     if (run / STORE).is_dir():
         return Recording(run)
-    model, made = run / "model" / "model.json", run / FOLDER / STORE
+    model, made = run / MODEL / "model.json", run / FOLDER / STORE
     if made.is_dir() and not again and (not model.exists() or made.stat().st_mtime >= model.stat().st_mtime):
         return Recording(run / FOLDER)
     with bars(console) as progress:

@@ -40,6 +40,6 @@ def show(tables: Tables) -> None:
         text = csv_paper_table(runs) if tables.paper else csv_table(runs, task=task)
         written.append(write_atomic(tables.csv, text.encode()))
     if not tables.paper:
-        written += write_plots(runs, tables.plots or runs / "plots")
+        written += write_plots(runs, tables.plots or (runs.parent if runs.is_file() else runs) / "plots")
     for path in written:
         Console().print(f"wrote {path}", soft_wrap=True, highlight=False)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
-from nacre.train.report.results import Result
 from nacre.train.report.statistics import corrected_t_test, holm, mean_and_std, ranks
+from nacre.train.result import Result
 
 REFERENCE = "nac"  # the model that others are compared with
 
@@ -38,6 +38,7 @@ class Block:
     setting: BlockSetting  # what they share; controls, which do not train, share only task, metric, data and folds
     results: tuple[Result, ...]  # one for each model, fold and seed
     repeated: tuple[Result, ...] = ()  # left out: there is another run of that model, fold and seed
+    outdated: tuple[Result, ...] = ()  # left out: there are runs of a newer version of that model
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -78,14 +79,24 @@ def blocks_of(results: Iterable[Result]) -> list[Block]:
     settings |= dict.fromkeys(_setting(r) for r in results if r.control and _data(_setting(r)) not in homes)
     blocks = []
     for setting in sorted(settings):
+        fits = [r for r in results if _fits(r, setting)]
+        newest = {r.model: r.version for r in sorted(fits, key=lambda r: r.version)}
         cells: dict[tuple[str, int, int], Result] = {}
         repeated = []
-        for r in results:
-            fits = _data(_setting(r)) == _data(setting) if r.control else _setting(r) == setting
-            if fits and cells.setdefault((r.model, r.fold, r.seed), r) is not r:
+        for r in fits:
+            if r.version < newest[r.model]:
+                continue
+            first = cells.setdefault((r.model, r.fold, r.seed), r)
+            if first is not r and not (r.fingerprint and first.fingerprint == r.fingerprint):
                 repeated.append(r)
-        blocks.append(Block(setting, tuple(cells.values()), tuple(repeated)))
+        outdated = tuple(r for r in fits if r.version < newest[r.model])
+        blocks.append(Block(setting, tuple(cells.values()), tuple(repeated), outdated))
     return blocks
+
+
+def _fits(result: Result, setting: BlockSetting) -> bool:
+    mine = _setting(result)
+    return _data(mine) == _data(setting) if result.control else mine == setting
 
 
 def rows_of(block: Block, metric: str | None = None) -> list[ModelRow]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nacre._util.plotting import COLOURS, DASHES, SMALL, TEXT, TITLE, legend_below, open_frame, png
 from nacre.train.report.compare import REFERENCE, Block, rows_of
-from nacre.train.report.results import Result
+from nacre.train.result import Result
 
 _WINDOWS = 5  # consecutive test windows whose mean is shown, as in the paper's figure,
 _FIRST = 100  # from this one on

@@ -5,6 +5,7 @@ Every block of comparable runs is a table of its own; its heading says what the 
 
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ def print_table(directory: str | os.PathLike[str], *, task: str | None = None) -
     for block in blocks:
         console.print(_rich(block, wide=wide))
     console.print(_CAPTION.format(cost=_SECONDS if wide else _SIZE), style="dim")
-    for line in (*_repeated(blocks), *found.damaged):
+    for line in (*_left_out(blocks), *found.damaged):
         console.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
@@ -67,7 +68,7 @@ def markdown_table(directory: str | os.PathLike[str], *, task: str | None = None
     found = find_results(directory, task)
     blocks = blocks_of(found.results)
     parts = [part for block in blocks for part in (f"**{heading(block.setting)}**", _markdown(block))]
-    notes = [f"- {line}" for line in (*_repeated(blocks), *found.damaged)]
+    notes = [f"- {line}" for line in (*_left_out(blocks), *found.damaged)]
     return "\n\n".join([*parts, _CAPTION.format(cost=_SECONDS), *(["\n".join(notes)] if notes else [])]) + "\n"
 
 
@@ -239,9 +240,16 @@ def _raw(row: ModelRow, setting: BlockSetting) -> list[object]:
     ]
 
 
-def _repeated(blocks: Sequence[Block]) -> list[str]:
-    return [
+def _left_out(blocks: Sequence[Block]) -> list[str]:
+    """What is not in the tables, and why."""
+    lines = [
         f"{r.directory} is left out: there is another run of {r.model}, fold {r.fold}, seed {r.seed}"
         for block in blocks
         for r in block.repeated
     ]
+    for block in blocks:
+        for (model, version), count in Counter((r.model, r.version) for r in block.outdated).items():
+            runs = "1 run" if count == 1 else f"{count} runs"
+            what = f"{runs} of {model} on {block.setting.task}"
+            lines.append(f"{what}: left out, version {version} of the model, of which there is a newer one")
+    return lines

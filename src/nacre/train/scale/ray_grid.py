@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nacre._util.progress import bars
-from nacre.train.cell import RESULT, Cell
+from nacre.train.cell import Cell
 from nacre.train.grid import GridReport, name_of
+from nacre.train.result import RESULT
 from nacre.train.scale.options import Cluster
 from nacre.train.scale.ray_cluster import joined
 from nacre.train.scale.ray_worker import SETTINGS, CellOutcome, Setup, job_of, run_job

@@ -17,8 +17,9 @@ from nacre.models._search_space import Space
 from nacre.tasks.recipe import Profile, Recipe
 from nacre.tasks.task import Task
 from nacre.train.callbacks import CsvLog
-from nacre.train.cell import CHECKPOINTS, Cell
+from nacre.train.cell import Cell
 from nacre.train.lightning_module import VALID_LOSS
+from nacre.train.run import CHECKPOINTS
 from nacre.train.run_cell import fit_cell
 from nacre.train.tuning.space import start_of
 

@@ -1,0 +1,145 @@
+"""`Run`: the directory that training a cell leaves, opened and written here and nowhere else."""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nacre._util.files import read_object, write_atomic
+from nacre._util.tensors import first_nonfinite
+from nacre._util.text import json_text
+from nacre.data.tables.columns import Columns
+from nacre.io import load
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import Recipe, load_recipe, to_toml
+from nacre.tasks.task import Task, load_task
+from nacre.train.format1 import upgrade
+from nacre.train.result import RESULT, Result, decode, parse
+
+CHECKPOINTS = "checkpoints"
+RECIPE, COLUMNS, MODEL = "recipe.toml", "columns.json", "model"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        directory: Where it lies.
+        result: What it found.
+
+    Example:
+        >>> Run.open(tmp / "runs/spiral/nac/fold0-seed0")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        FileNotFoundError: .../fold0-seed0 is no finished run; give a directory that `nacre train` made...
+    """
+
+    directory: Path
+    result: Result
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Run":
+        """The run in a directory.
+
+        Raises:
+            FileNotFoundError: If there is none, or it was not finished.
+            ValueError: If its result is damaged.
+        """
+        directory = Path(path)
+        file = directory / RESULT
+        if not file.is_file():
+            raise FileNotFoundError(f"{directory} is no finished run; {_instead(directory)}")
+        try:
+            result = parse(decode(file.read_bytes()), directory)
+            run = cls(directory, result)
+            return run if result.record["format"] > 1 else run._upgraded()
+        except ValueError as error:
+            raise _damaged(file, directory, error) from None
+
+    @staticmethod
+    def write(directory: Path, result: dict[str, Any], recipe: Recipe, columns: Columns | None) -> dict[str, Any]:
+        """Write all but the network, the result last: a run that has one is whole. Returns it as in the file."""
+        text = json_text(result)
+        write_atomic(directory / RECIPE, to_toml(recipe).encode())
+        if columns is not None:
+            write_atomic(directory / COLUMNS, json_text(columns.to_dict()).encode())
+        write_atomic(directory / RESULT, text.encode())
+        return json.loads(text)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What it was trained by."""
+        path = self.directory / RECIPE
+        try:
+            return replace(load_recipe(path), name=self.result.task)
+        except (ValueError, OSError) as error:
+            raise _damaged(path, self.directory, error) from None
+
+    @cached_property
+    def columns(self) -> Columns | None:
+        """What the columns of its table are; None if it was not trained on one of your own."""
+        path = self.directory / COLUMNS
+        if not path.is_file():
+            return None
+        try:
+            return Columns.from_dict(json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise _damaged(path, self.directory, error) from None
+
+    @property
+    def has_network(self) -> bool:
+        """Whether there is a network; controls are not saved."""
+        return (self.directory / MODEL).is_dir()
+
+    def network(self, *, allow_nonfinite: bool = False) -> TaskNetwork:
+        """The trained network, in evaluation mode.
+
+        Raises:
+            ValueError: If there is none, it is damaged, or it diverged in training.
+        """
+        path = self.directory / MODEL
+        if not self.has_network:
+            raise ValueError(
+                f"{self.directory} holds no network; controls are not saved, choose the run of a model"
+            )
+        try:
+            network = load(path, allow_nonfinite=True)
+        except (ValueError, OSError) as error:
+            raise _damaged(path, self.directory, error) from None
+        if not isinstance(network, TaskNetwork):
+            why = f"it is a {type(network).__name__}, wanted a network that `nacre train` made"
+            raise _damaged(path, self.directory, why)
+        if not allow_nonfinite and (name := first_nonfinite(network.state_dict())):
+            raise ValueError(f"{path} has numbers in {name} that are not finite: training diverged")
+        return network
+
+    @property
+    def weights(self) -> str:
+        """Checksum of the network's weights."""
+        path = self.directory / MODEL / "model.json"
+        try:
+            return str(read_object(path)["sha256"])
+        except (ValueError, KeyError, OSError) as error:
+            raise _damaged(path, self.directory, error) from None
+
+    def task(self, data_dir: Path | None = None) -> Task:
+        """The recipe with its data and folds. Data files lie in `data_dir`; None as in `load_task`."""
+        return load_task(self.recipe, data_dir)
+
+    def _upgraded(self) -> "Run":
+        """With the checksums of today, where its recipe is there to compute them."""
+        if not (self.directory / RECIPE).is_file():
+            return self
+        return replace(self, result=parse(upgrade(self.result.record, self.recipe), self.directory))
+
+
+def _instead(directory: Path) -> str:
+    if (directory / CHECKPOINTS).is_dir():
+        return "it was interrupted: the same `nacre train` goes on with it"
+    return "give a directory that `nacre train` made, such as runs/spiral/nac/fold0-seed0"
+
+
+def _damaged(path: Path, directory: Path, why: object) -> ValueError:
+    return ValueError(f"{path} is damaged: {why}; delete {directory} and train it again")
