@@ -43,7 +43,7 @@ def from_arrays(
     Args:
         x: [n, T, F] numbers, or n items [T_i, F]; without F it is one feature.
         y: The answers, as above. A step of integer class -100 is not scored.
-        time: [n, T] stamps or n items [T_i], ascending within each sequence; None counts steps 0, 1, 2, ...
+        time: [n, T] stamps or n items [T_i] that never go back within a sequence; None counts steps 0, 1, 2, ...
         group: [n] labels of what must not be split between training and test, such as persons; None makes each
             sequence a group of its own.
         kind: One of `nacre.data.Kind`, without forecasting.
@@ -152,21 +152,21 @@ def _place(row: int, lengths: NDArray) -> tuple[int, int]:
 
 
 def _stamps(time: Ragged | None, lengths: NDArray) -> NDArray[np.float64]:
-    """[N] stamps that ascend within each sequence."""
+    """[N] stamps that never go back within a sequence."""
     if time is None:
         return np.concatenate([np.arange(length, dtype=np.float64) for length in lengths])
     items = [item[:, 0] if item.ndim == 2 and item.shape[1] == 1 else item for item in _items("time", time)]
     if any(item.ndim != 1 for item in items):
         raise ValueError("time must be [n, T] or n items [T], one stamp for each step of each sequence")
     stamps = _joined("time", items, lengths, np.float64)
-    late = np.diff(stamps) <= 0
+    late = np.diff(stamps) < 0
     late[np.cumsum(lengths)[:-1] - 1] = False  # from one sequence to the next
     if late.any():
         row = int(late.argmax()) + 1
         number, step = _place(row, lengths)
         raise ValueError(
-            f"time must ascend within each sequence, got {stamps[row]} after {stamps[row - 1]} in sequence "
-            f"{number}, step {step}; sort the steps by time, and keep one for each stamp"
+            f"time must not go back within a sequence, got {stamps[row]} after {stamps[row - 1]} in sequence "
+            f"{number}, step {step}; sort the steps by time"
         )
     return stamps
 
