@@ -3,6 +3,7 @@
 import fnmatch
 import hashlib
 import json
+import logging
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -16,6 +17,7 @@ from nacre.tasks.augment import AUGMENTATIONS
 from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, ImageTokens
 
 SUFFIX = ".toml"
+_log = logging.getLogger("nacre")
 
 
 class Profile(StrEnum):
@@ -252,10 +254,18 @@ def load_recipe(name: str | Path) -> Recipe:
     if path.suffix != SUFFIX:
         name, names = str(name), list_recipes()
         if name not in names:
-            raise ValueError(f"unknown task {name!r}; {there_are(name, names)}, or a file that ends in .toml")
+            file = f"did you mean the file {name}{SUFFIX}?" if Path(f"{name}{SUFFIX}").is_file() else ""
+            known = file or f"{there_are(name, names)}, or a file that ends in .toml"
+            raise ValueError(f"unknown task {name!r}; {known}")
         return parse_recipe(_shipped().joinpath(f"{name}{SUFFIX}").read_text("utf-8"), name)
     if not path.is_file():
         raise FileNotFoundError(f"no recipe {path}; `nacre tasks` lists the tasks that nacre comes with")
+    if path.stem in list_recipes():
+        _log.info(
+            "%s has the name of a task that nacre comes with: its runs pass for runs of that, in tables, too; "
+            "if that is not meant, give the file another name",
+            path,
+        )
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -269,9 +279,16 @@ def load_recipe(name: str | Path) -> Recipe:
 def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
     """A recipe from the text of a TOML file, which messages call `source`."""
     try:
-        return _build(name, tomllib.loads(text))
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
+    return recipe_of(table, name, source)
+
+
+def recipe_of(table: dict[str, Any], name: str, source: str = "recipe") -> Recipe:
+    """A recipe from what a TOML file, which messages call `source`, holds."""
+    try:
+        return _build(name, table)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{source}: {error}") from None
 

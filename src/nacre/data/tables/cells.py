@@ -52,7 +52,7 @@ class Table:
         with np.errstate(over="ignore"):
             lost = ~np.isfinite(values.astype(np.float32))
         if lost.any():
-            raise self.bad_cell(name, int(lost.argmax()), "a finite number", role)
+            raise self.bad_cells(name, lost, "a finite number", role)
         return values
 
     def maybe_numbers(self, name: str) -> NDArray[np.float64]:
@@ -87,8 +87,15 @@ class Table:
         cells = self.cells(name)
         empty = cells.isna().to_numpy()
         if empty.any():
-            raise self.bad_cell(name, int(empty.argmax()), "anything", role)
+            raise self.bad_cells(name, empty, "anything", role)
         return cells
+
+    def bad_cells(self, name: str, bad: NDArray[np.bool_], wanted: str, role: str = "features") -> ValueError:
+        """The error about the cells of a column where `bad` [N] is True: the first, and how many more."""
+        first, more = self.bad_cell(name, int(bad.argmax()), wanted, role), int(bad.sum()) - 1
+        if not more:
+            return first
+        return ValueError(f"{first} ({more:,} more cell{'s' if more > 1 else ''} of this column like that)")
 
     def bad_cell(self, name: str, row: int, wanted: str, role: str = "features") -> ValueError:
         """The error about one cell of a column with this role: "features", "time", "target" or "group"."""
@@ -100,7 +107,7 @@ class Table:
             fix = "if this is a decimal comma, say decimal=','"
         elif role == "features":
             fix = "fill the cell or drop the row, or leave the column out (features=...)"
-            if not pd.isna(cell):
+            if self.is_text(name):
                 fix += f", or say that it holds names (categories=[{name!r}])"
         else:
             fix = "fill the cell or drop the row"

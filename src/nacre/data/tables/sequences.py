@@ -86,11 +86,12 @@ def order_rows(
     step = np.diff(rows.time)
     late = (step < 0 if reading.duplicates != Duplicates.ERROR else step <= 0) & (np.diff(rows.group) == 0)
     if late.any():
-        raise _out_of_order(table, time, group, rows, int(late.argmax()) + 1)
+        raise _out_of_order(table, time, group, rows, late)
     return rows
 
 
-def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, here: int) -> ValueError:
+def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, late: NDArray) -> ValueError:
+    here, more = int(late.argmax()) + 1, int(late.sum()) - 1
     cells = table.cells(time)
     now, before = cells.iloc[rows.row[here]], cells.iloc[rows.row[here - 1]]
     same = rows.time[here] == rows.time[here - 1]
@@ -100,7 +101,8 @@ def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, her
     where = "" if group is None else f" in group {rows.groups[rows.group[here]]!r}"
     other = ", or name the column that tells the series apart (group=...)" if group is None else ""
     line = table.line(int(rows.row[here]))
-    return ValueError(f"{table.path}, line {line:,}: time {time!r} {happened}{where}; {fix}{other}")
+    others = f" ({more:,} more row{'s' if more > 1 else ''} like that)" if more else ""
+    return ValueError(f"{table.path}, line {line:,}: time {time!r} {happened}{where}; {fix}{other}{others}")
 
 
 def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
@@ -143,7 +145,7 @@ def stamps_by(clock: Clock, table: Table, time: str) -> NDArray[np.float64]:
     dates = _dates(table, time, clock.form)
     lost = dates.isna().to_numpy()
     if lost.any():
-        raise table.bad_cell(time, int(lost.argmax()), f"a date in the form {clock.form}", "time")
+        raise table.bad_cells(time, lost, f"a date in the form {clock.form}", "time")
     return (dates - pd.to_datetime(clock.origin, utc=True)).dt.total_seconds().to_numpy(np.float64)
 
 
