@@ -175,13 +175,16 @@ def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_k
     capsys.readouterr()
     assert run_grid(tiny) == []
     assert f"tiny, {MODEL}, fold 1 of 3 is done" in capsys.readouterr().out
-    for change in ({"profile": Profile.PAPER}, {"precision": Precision.FLOAT64}):
-        with pytest.raises(ValueError, match=rf"{result} was made with other settings \(profile 'quick'.*--out"):
+    for change, what in (
+        ({"profile": Profile.PAPER}, "profile quick there, paper here"),
+        ({"precision": Precision.FLOAT64}, "precision 32-true there, 64-true here"),
+    ):
+        with pytest.raises(ValueError, match=rf"{result} was made with other settings: {what}; .*--out"):
             run_grid(replace(tiny, **change))
     newer = replace(nacre.model_info(MODEL), version=99)
     with monkeypatch.context() as patch:
         patch.setattr("nacre.train.cell.model_info", lambda name: newer)
-        with pytest.raises(ValueError, match="version of the model may differ"):
+        with pytest.raises(ValueError, match="version of the model 1 there, 99 here"):
             run_grid(tiny)
     assert json.loads(result.read_bytes())["version"] == nacre.model_info(MODEL).version
     assert len(run_grid(replace(tiny, folds=2))) == 1

@@ -14,6 +14,7 @@ from nacre.models import model_info
 from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile
 from nacre.tasks.task import Task
+from nacre.train.differences import differences
 
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
@@ -54,6 +55,11 @@ class Cell:
             parts.append(f"version {self.version}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
+    @property
+    def has_result(self) -> bool:
+        """Whether there is a result, maybe of other settings."""
+        return (self.directory / RESULT).exists()
+
     def is_done(self) -> bool:
         """Whether the result is there; raises ValueError if there is one of other settings."""
         path = self.directory / RESULT
@@ -61,13 +67,13 @@ class Cell:
             return False
         try:
             found = json.loads(path.read_bytes())
-            same, profile = found["fingerprint"] == self.fingerprint(), found["budget"]["profile"]
-        except (ValueError, KeyError, TypeError):
+            same, differing = found["fingerprint"] == self.fingerprint(), differences(self, found)
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"{path} is damaged; delete {self.directory} and run again") from None
         if not same:
             raise ValueError(
-                f"{path} was made with other settings (profile {profile!r}; recipe, data, folds or version of the "
-                "model may differ); give another --out, or delete it to run anew"
+                f"{path} was made with other settings: {'; '.join(differing) or 'by other code'}; give another "
+                f"--out, or delete {self.directory} to run anew"
             )
         return True
 
