@@ -1,21 +1,22 @@
 """`nacre data check`: what is in data sets, and all that is wrong with recipes of your own."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from nacre._util.budget import at_most
 from nacre._util.hearing import heard
 from nacre.data.files.listing import check_data, describe
 from nacre.data.tables.check import csv_problems
 from nacre.models._registry import list_models
-from nacre.tasks.recipe import SUFFIX, load_recipe, recipe_of
+from nacre.tasks.recipe import SUFFIX, load_recipe, recipe_of, toml_table
 from nacre.tasks.sources import check_csv_options
 from nacre.tasks.task import Task, load_task
 
-_REFUSALS = (ValueError, TypeError, OSError)
+_REFUSALS = (ValueError, TypeError, OSError, RuntimeError, MemoryError)
+_NUMBERS = 10**9  # of a network
 
 
 def check(names: Sequence[str], data_dir: Path | None = None) -> None:
@@ -66,7 +67,7 @@ def _recipe_problems(path: Path) -> Iterator[str]:
     """What is wrong with a recipe: each key by itself, then the table that it names."""
     yield from _refusal(load_recipe, path)
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = toml_table(path.read_text("utf-8"), str(path))
     except (ValueError, OSError):  # said already
         return
     for key, value in table.items():
@@ -84,7 +85,8 @@ def _network_problems(task: Task) -> Iterator[str]:
     """Why networks of the models that the recipe names, and of nac, cannot be made."""
     named = [name for name in task.recipe.models if name in list_models()]
     for model in dict.fromkeys(["nac", *named]):
-        yield from _refusal(task.network, model, 0, 0)
+        with at_most(_NUMBERS):
+            yield from _refusal(task.network, model, 0, 0)
 
 
 def _refusal(function: Callable[..., object], *args: object) -> list[str]:

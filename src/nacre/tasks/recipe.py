@@ -7,6 +7,7 @@ import logging
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date, time
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -129,6 +130,8 @@ class NetworkRecipe:
             whole("network.dense", width, 1)
         object.__setattr__(self, "conv", _convolutions("network.conv", self.conv))
         object.__setattr__(self, "dense", tuple(self.dense))
+        if self.image is not None and not isinstance(self.image, (dict, ImageRecipe)):
+            raise ValueError(f"network.image must be a table, [network.image], got {self.image!r}")
         if isinstance(self.image, dict):  # from a file
             _check_keys(ImageRecipe, self.image, "network.image.")
             object.__setattr__(self, "image", ImageRecipe(**self.image))
@@ -278,11 +281,19 @@ def load_recipe(name: str | Path) -> Recipe:
 
 def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
     """A recipe from the text of a TOML file, which messages call `source`."""
+    return recipe_of(toml_table(text, source), name, source)
+
+
+def toml_table(text: str, source: str) -> dict[str, Any]:
+    """What a TOML file, which messages call `source`, holds."""
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
-    return recipe_of(table, name, source)
+    except ValueError as error:  # a number of thousands of digits
+        raise ValueError(f"{source} holds what Python cannot read: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{source} has too many brackets within brackets") from None
 
 
 def recipe_of(table: dict[str, Any], name: str, source: str = "recipe") -> Recipe:
@@ -298,6 +309,7 @@ _SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": Trainin
 
 def _build(name: str, table: dict[str, Any]) -> Recipe:
     _check_keys(Recipe, table, "")
+    _check_values("", table)
     values = dict(table)
     for key in (*_SECTIONS, "data", "models", "standard"):
         if not isinstance(values.get(key, {}), dict):
@@ -319,6 +331,20 @@ def _build(name: str, table: dict[str, Any]) -> Recipe:
     recipe = Recipe(name=name, **values)
     recipe.at(Profile.STANDARD)  # checks what it changes
     return recipe
+
+
+def _check_values(where: str, value: object) -> None:
+    """Refuse dates and integers that torch cannot hold, anywhere in a table."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check_values(f"{where}.{key}" if where else str(key), part)
+    elif isinstance(value, list):
+        for part in value:
+            _check_values(where, part)
+    elif isinstance(value, (date, time)):
+        raise ValueError(f'{where} must not be a date or a time, got {value}; for text write "{value}"')
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where} must be an integer of 64 bits, got one of {value.bit_length()}")
 
 
 def _check_keys(section: type, table: dict[str, Any], where: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
+import itertools
+import math
 import os
 import re
 import warnings
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacre._util.checks import did_you_mean
+from nacre._util.unpack import gunzip
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 _SEPARATORS = (",", ";", "\t")
 _EXCEL = re.compile(r"sep=(.)\r?\n")  # a first line by which Excel says what separates cells
 _COMMA = re.compile(r"[-+]?\d+,\d+")
+_LONGEST_SHOWN = 60  # characters of a cell in a message
+_LONGEST_NAME = 1000  # characters of a column's name
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets put it before UTF-8
 
 
@@ -40,7 +46,8 @@ class Table:
 
     def require(self, argument: str, name: str) -> None:
         """Refuse a column that the file does not have."""
-        _require(self.path, list(self.frame.columns), argument, name)
+        if name not in self.frame.columns:
+            _require(self.path, list(self.frame.columns), argument, name)
 
     def cells(self, name: str) -> pd.Series:
         """A column, not converted."""
@@ -63,7 +70,10 @@ class Table:
         if self.decimal != "." and not pd.api.types.is_numeric_dtype(cells.dtype):  # pandas left it as text
             # "1.500" might mean 1500: no number
             cells = cells.astype(str).str.replace(".", "?").str.replace(self.decimal, ".").where(cells.notna())
-        return np.asarray(pd.to_numeric(cells, errors="coerce"), np.float64)
+        try:
+            return np.asarray(pd.to_numeric(cells, errors="coerce"), np.float64)
+        except OverflowError:  # an integer of hundreds of digits
+            return np.array([_float(cell) for cell in cells])
 
     def is_text(self, name: str) -> bool:
         """Whether most filled cells of a column are no numbers; fewer are mistakes, which `numbers` reports."""
@@ -102,7 +112,7 @@ class Table:
         import pandas as pd
 
         cell = self.cells(name).iloc[row]
-        got = "is empty" if pd.isna(cell) else f"holds {str(cell)!r}, not {wanted}"
+        got = "is empty" if pd.isna(cell) else f"holds {_shown(cell)}, not {wanted}"
         if self.decimal == "." and _COMMA.fullmatch(str(cell).strip()):
             fix = "if this is a decimal comma, say decimal=','"
         elif role == "features":
@@ -115,8 +125,7 @@ class Table:
 
     def line(self, row: int) -> int:
         """Line of the file, counted from 1, on which a row begins. Reads the file again: for errors only."""
-        records = _records(_contents(self.path)[0].decode("utf-8-sig"), self.separator)
-        return next(line for number, (line, _) in enumerate(records, -1) if number == row)  # -1: the header
+        return _record(_contents(self.path)[0].decode("utf-8-sig"), self.separator, row + 1)[0]
 
 
 def read_table(
@@ -174,6 +183,19 @@ def read_table(
     return Table(path, frame, separator, decimal, sha256)
 
 
+def _float(cell: object) -> float:
+    try:
+        return float(str(cell))
+    except ValueError:
+        return math.nan
+
+
+def _shown(cell: object) -> str:
+    """A cell as messages quote it."""
+    text = str(cell)
+    return repr(text) if len(text) <= _LONGEST_SHOWN else f"{text[:20]!r}... ({len(text):,} characters)"
+
+
 def _separator(text: str) -> str:
     """What separates cells: what Excel says, or what is most frequent in the header; on a tie, the comma."""
     if (said := _EXCEL.match(text)) is not None:
@@ -187,9 +209,11 @@ def _contents(path: Path) -> tuple[bytes, str]:
         raise FileNotFoundError(f"there is no file {path}; give the path of a CSV file")
     packed = path.read_bytes()
     try:
-        contents = gzip.decompress(packed) if path.suffix == ".gz" else packed
-    except (OSError, EOFError) as error:
+        contents = gunzip(packed) if path.suffix == ".gz" else packed
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} ends in .gz but cannot be unpacked: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from None
     return contents, hashlib.sha256(packed).hexdigest()
 
 
@@ -208,12 +232,27 @@ def _decoded(path: Path, contents: bytes) -> str:
 
 def _header(path: Path, text: str, separator: str) -> list[str]:
     """Names of the columns; one without a name gets one in brackets."""
-    _, cells = next(_records(text, separator))
+    _, cells = _record(text, separator, 0)
     names = [cell.strip() or f"(column {number})" for number, cell in enumerate(cells, 1)]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    longest = max(names, key=len)
+    if len(longest) > _LONGEST_NAME:
+        raise ValueError(
+            f"{path}: a name in the header has {len(longest):,} characters ({longest[:20]!r}...), at most "
+            f"{_LONGEST_NAME:,} are allowed; is a quote left open?"
+        )
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"{path}: column {twice!r} is in the header twice; rename one of them")
     return names
+
+
+def _record(text: str, separator: str, number: int) -> tuple[int, list[str]]:
+    """The record of this number, the header being 0, and the line it begins on."""
+    before = csv.field_size_limit(len(text))  # of Python's reader: far below what pandas reads
+    try:
+        return next(itertools.islice(_records(text, separator), number, None))
+    finally:
+        csv.field_size_limit(before)
 
 
 def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:

@@ -1,6 +1,7 @@
 """What the columns of a CSV file are for: target, inputs, and the kind of task that they suggest."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -102,7 +103,7 @@ def choose_features(
         raise ValueError(f"features must be a list of columns, got {features!r}; write [{features!r}]")
     if features is not None:
         names = list(features)
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
         leak = next((name for name in names if name in targets and not forecasting), None)
         if twice is not None or leak is not None:
             wrong = f"{twice!r} twice" if twice is not None else f"the target {leak!r}"
@@ -118,8 +119,10 @@ def choose_features(
         ]
         for name in left_out:
             table.refuse_commas(name, "features")
-        names = [name for name in candidates if name not in left_out or name in targets]
-    names += [name for name in categories if name not in names]
+        without = set(left_out) - set(targets)
+        names = [name for name in candidates if name not in without]
+    known = set(names)
+    names += [name for name in categories if name not in known]
     if forecasting and targets[0] not in names:
         names.append(targets[0])
     if not names:

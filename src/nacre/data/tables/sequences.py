@@ -225,6 +225,7 @@ def dataset_of(
 ) -> Dataset:
     """The data set of a file, for training and for prediction; `cut` is that of `cut_sequences`."""
     start, length = cut
+    inputs, plain = columns.inputs, set(columns.features)
     forecast = columns.kind is Kind.FORECASTING
     return Dataset(
         name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
@@ -236,11 +237,11 @@ def dataset_of(
         y=y,
         group=torch.from_numpy(rows.group[start]),
         groups=rows.groups,
-        features=columns.inputs,
-        one_hot=tuple(i for i, name in enumerate(columns.inputs) if name not in columns.features),
+        features=inputs,
+        one_hot=tuple(i for i, name in enumerate(inputs) if name not in plain),
         classes=columns.classes,
         targets=columns.targets,
-        target_column=columns.inputs.index(columns.target[0]) if forecast else None,
+        target_column=inputs.index(columns.target[0]) if forecast else None,
         time_unit="" if columns.clock.origin is None else "seconds",
         form="your own",
         files={table.path.name: table.sha256},
