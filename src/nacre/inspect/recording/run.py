@@ -82,7 +82,12 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
     network = load(run / "model", allow_nonfinite=True)  # whoever inspects it may want to see why
     if not isinstance(network, TaskNetwork):
         raise ValueError(f"{run} holds a {type(network).__name__}, wanted a network that `nacre train` made")
-    layers_of(network)
+    try:
+        layers_of(network)
+    except ValueError:
+        raise ValueError(
+            f"{run} is a run of {model}, which has no NAC layer to look into; choose one of `nacre models nac*`"
+        ) from None
     task = load_task(load_recipe(run / "recipe.toml"), data_dir)
     data, split = task.data, task.splits[fold]
     unit: tuple[float, ...] = ()
