@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from nacre._util.checks import there_are, whole
+from nacre._util.files import named
 from nacre._util.hearing import heard
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
@@ -179,6 +180,8 @@ def _run(cell: Cell, progress: Progress, report: GridReport, group: WorkerGroup)
             result = run_cell(cell, (bar,), group)
     except LockedElsewhere:
         return report.busy(cell)
+    except OSError as error:  # of a full disk, torch and Lightning do not say where
+        raise error if error.filename else named(error, cell.directory) from None
     finally:
         progress.remove_task(task)
     return report.made(cell, result)
