@@ -116,3 +116,15 @@ def test_the_installed_command_names_unknown_models_and_missing_extras():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines() == [f"nacre: {said}" for said in cases.values()]
     assert done.stdout.split() == ["2"] * len(cases)
+
+
+def test_models_says_what_each_is_in_a_narrow_window(monkeypatch, capsys):
+    for width, more in ((80, False), (160, True)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr("sys.argv", ["nacre", "models", "s4"])
+        with pytest.raises(SystemExit, match="^0$"):
+            cli.main()
+        out = capsys.readouterr().out
+        assert "what it is" in out
+        assert " ".join(nacre.model_info("s4").summary.split()[:2]) in out
+        assert ("checked against" in out.splitlines()[2]) == more

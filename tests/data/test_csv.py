@@ -174,7 +174,10 @@ def test_columns_of_text_and_without_a_name_are_left_out(write):
     data = from_csv(write(text), time="t", target="y", group="g")
     assert data.features == ("a", "flag")
     assert data.values.tolist() == [[1, 1], [2, 0]]
-    assert "Left out columns of text or without a name: '(column 1)', 'tag'." in data.notes
+    assert (
+        "Left out columns of text or without a name: '(column 1)', 'tag'; to use text, name it in categories."
+        in data.notes
+    )
 
 
 def test_other_ways_to_write_the_same_table(write):
@@ -312,7 +315,7 @@ def test_damaged_columns_are_refused(write):
     data = read_csv_task(write(PULSE), time="second", target="state", group="who")[1].to_dict()
     with refused("missing or unknown: 'feature'"):
         Columns.from_dict(data | {"feature": 1})
-    with refused("clock that is not one"):
+    with refused("clock, reading or vocabulary that is not one"):
         Columns.from_dict(data | {"clock": {"hands": 2}})
     del data["step"]
     with refused("missing or unknown: 'step'"):

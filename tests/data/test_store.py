@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nacre._util import unpack
 from nacre.data.files import array_cache, fetch, store
 from nacre.data.files.catalogue import CATALOG, CatalogEntry, Form, SourceFile
 from support.refused import refused
@@ -266,6 +267,28 @@ def test_another_file_than_expected_is_not_kept(tmp_path, define, server):
         with refused(f"gave another file than expected, which was not kept: {problem}"):
             fetch.obtain("toy")
         assert files_below(tmp_path) == []
+
+
+def test_a_download_without_an_end_is_given_up(tmp_path, define, server, monkeypatch):
+    define([toy(url=address(server, "toy.txt"))])
+    server.answers["/toy.txt"] = (200, TEXT, len(TEXT))
+    monkeypatch.setattr(fetch, "MOST_BYTES", len(TEXT))
+    assert fetch.obtain("toy").contents == {"toy.txt": TEXT}
+    (tmp_path / "cache" / "toys" / "toy.txt").unlink()
+    monkeypatch.setattr(fetch, "MOST_BYTES", len(TEXT) - 1)
+    with refused(f"toy.txt gives more than {len(TEXT) - 1:,} bytes, too many for toy.txt"):
+        fetch.obtain("toy")
+    assert files_below(tmp_path) == []
+
+
+def test_a_small_archive_of_a_huge_file_is_refused(tmp_path, define, monkeypatch):
+    monkeypatch.setattr(unpack, "FLOOR", 1000)
+    for name, packed in (("toy.txt.gz", gzip.compress(b"0" * 10**6)), ("all.zip", zipped(toy_txt=b"0" * 10**6))):
+        define([toy(url=f"http://nowhere/{name}")])
+        write(tmp_path, name, packed)
+        with refused(f"{name} .*unpacks to more than [0-9,]+ bytes"):
+            fetch.obtain("toy", tmp_path)
+        (tmp_path / name).unlink()
 
 
 def test_fetching_keeps_what_is_there_and_shows_how_far_it_is(tmp_path, define, server):

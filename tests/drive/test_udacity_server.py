@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosedOK, InvalidStatus
 
+from nacre.drive.udacity import server
 from nacre.drive.udacity.link import Link, Timeouts
 from nacre.drive.udacity.server import ABOUT, LARGEST_READ, ServerOptions, serve
 from nacre.drive.udacity.session import MANUAL, MAX_MESSAGE, SAFE, Session
@@ -80,6 +81,16 @@ def test_a_message_over_the_limit_is_refused_and_one_over_what_is_read_ends_only
     with newcomer(port) as again:  # as the simulator does, at once
         assert again.greeting()[2] == SAFE
         assert steering(again.ask(telemetry(FILE))) == LEAN
+
+
+def test_more_clients_than_are_served_are_turned_away(monkeypatch):
+    monkeypatch.setattr(server, "MOST_CLIENTS", 2)
+    with logged() as lines, running() as port, client(port) as first, client(port) as second:
+        with newcomer(port) as third:
+            assert third.read_all() == ([], 1013)
+        for one in (first, second):
+            assert steering(one.ask(telemetry(FILE))) == LEAN
+    assert any("closed a connection, 2 clients are served already" in line for line in lines)
 
 
 def test_text_that_is_no_utf8_ends_only_its_connection(port):

@@ -245,6 +245,16 @@ def test_padding_is_not_drawn(made):
     assert line(panel(figure, "motor"), "centroid").get_xdata().tolist() == list(range(25))
 
 
+def test_inputs_of_different_sizes_have_a_scale_each(tmp_path):
+    x = torch.rand(1, 30, 3) * torch.tensor([1.0, 1.0, 1000.0])
+    for numbers, shown in ((x[..., :2], False), (x, True)):
+        recording = record(NAC(8, 1, d_input=numbers.shape[2]), numbers, out=tmp_path / f"{shown}")
+        drawn = panel(draw_activity(recording, None, 0, 0), "input").get_lines()
+        reach = [np.ptp(curve.get_ydata()) for curve in drawn]
+        assert all(curve.get_label().count(" to ") == shown for curve in drawn)
+        assert (min(reach) == max(reach) == 1.0) == shown
+
+
 def test_a_sample_that_is_all_padding_is_refused(tmp_path):
     padding = torch.tensor([[False] * 5, [True] * 5])
     recording = record(NAC(8, 1, d_input=2), torch.randn(2, 5, 2), None, padding, out=tmp_path / "recording")

@@ -338,7 +338,7 @@ def test_controls_and_models_without_nac_are_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no network; controls are not saved"):
         record_run(control.directory)
     run = write_run(tmp_path / "other", "classification", model="cfc-fc")
-    with pytest.raises(ValueError, match="must have a nacre.NAC layer to look into"):
+    with pytest.raises(ValueError, match=f"{run} is a run of cfc-fc, which has no NAC layer to look into; choose"):
         record_run(run)
     assert not (run / "inspect").exists()
     assert not (control.directory / "inspect").exists()

@@ -244,3 +244,19 @@ def test_what_cannot_be_asked(mixed, tmp_path):
     lost = write(tmp_path / "lost", states, scores(labels), truth=labels, **CLASSES)
     with pytest.raises(ValueError, match="states must be finite, got NaN or infinity in 'query 0'"):
         tuning(lost)
+
+
+def test_too_few_samples_say_that_nothing_can_be_significant(tmp_path):
+    random = np.random.default_rng(3)
+    for samples, ways in ((4, "in 6 ways only, 20 needed"), (6, "1 bits, all there are"), (24, "")):
+        labels = [np.full(30, i % 2) for i in range(samples)]
+        states = steps_of(random, *[30] * samples)
+        for x, label in zip(states, labels, strict=True):
+            x[:, 1, 7] = label + 0.01 * random.normal(size=30)  # as tuned as can be
+        truth = [label[:1] for label in labels]
+        recording = write(tmp_path / str(samples), states, scores(labels), truth=truth, once=True, **CLASSES)
+        found = tuning(recording)
+        assert found.control is PermutationControl.SAMPLES
+        assert bool(found.above.any()) == (samples == 24)
+        assert found.hopeless.endswith(ways)
+        assert (found.hopeless == "") == (ways == "")

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import shutil
 import xml.etree.ElementTree as ET
 
@@ -137,6 +138,18 @@ def test_the_page_loads_and_hovering_names_a_neuron_and_shows_its_trace(page, on
     assert np.corrcoef(drawn[:, 1], states)[0, 1] < -0.999  # y goes down on a screen
 
 
+def test_inputs_of_different_sizes_have_a_scale_each(page, tmp_path):
+    x = torch.rand(1, 50, 3) * torch.tensor([1.0, 1.0, 1000.0])
+    with serving(record(nacre.NAC(8, 1, d_input=3), x, out=tmp_path / "look")) as port:
+        open_page(page, f"http://127.0.0.1:{port}/")
+        heights = page.evaluate(
+            "[...nacre.views[0].charts.input.svg.querySelectorAll('polyline')].map(line => line.getBBox().height)"
+        )
+        assert len(heights) == 3
+        assert min(heights) > 0.9 * max(heights)
+        expect(page.locator(".chart .title").first).to_contain_text("Input, a scale each")
+
+
 def test_play_moves_the_slider_and_the_neurons_and_pause_or_the_last_step_stops_it(page, one):
     open_page(page, one[0])
     fills = "[...document.querySelectorAll('circle.neuron')].map((dot) => dot.getAttribute('fill')).join()"
@@ -248,10 +261,21 @@ def test_sample_layer_and_head_can_be_chosen(page, layers):
     wait_for(1, "second", 0)
 
 
+def promises_no_click(page, why):
+    """Nothing says that neurons can be silenced, nor looks like it."""
+    neuron(page, "inter 0").click()
+    expect(page.locator(".lesions")).to_be_empty()
+    page.locator("#help").click()
+    expect(page.locator("#silencing")).to_contain_text(why)
+    assert page.locator("circle.neuron").first.evaluate("dot => getComputedStyle(dot).cursor") != "pointer"
+    assert page.locator(".synapses button").count() == 0
+    said = page.locator("body").inner_text() + page.locator("main").inner_html()
+    assert not re.search("click it|silence all|cut this synapse|Enter silences", said)
+
+
 def test_a_model_that_was_not_kept_can_be_looked_at_but_not_silenced(page, layers):
     open_page(page, layers[0])
-    neuron(page, "inter 0").click()
-    expect(page.locator("#problem")).to_contain_text("holds no model")
+    promises_no_click(page, "This recording holds no model")
 
 
 def test_two_runs_stand_side_by_side_and_move_together(page, pair):
@@ -377,8 +401,7 @@ def test_a_report_is_the_same_page_in_one_file(page, one, tmp_path):
     wait(page, "nacre.views[0].head === 1 && nacre.views[0].row")
     neuron(page, "inter 3").hover()
     expect(page.locator(".inspector polyline.intact")).to_have_count(1)
-    neuron(page, "inter 3").click()
-    expect(page.locator("#problem")).to_contain_text("a report cannot run the model")
+    promises_no_click(page, "This file cannot run the model")
     with page.expect_download() as got:
         page.locator("#save-svg").click()
     assert ET.fromstring(got.value.path().read_text(encoding="utf-8")).tag.endswith("svg")

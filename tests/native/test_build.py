@@ -82,9 +82,19 @@ def test_code_that_others_can_write_is_not_loaded(which, tmp_path, monkeypatch):
     made = build.build(tmp_path)
     made.chmod(0o644)
     assert build.build(tmp_path) == made
-    (tmp_path if which == "folder" else made).chmod(0o777)
-    with pytest.raises(RuntimeError, match="can be written by others; set NACRE_CACHE"):
-        build.build(tmp_path)
+    for mode in (0o777, 0o757, 0o775):
+        (tmp_path if which == "folder" else made).chmod(mode)
+        with pytest.raises(RuntimeError, match="can be written by others; set NACRE_CACHE .*chmod go-w"):
+            build.build(tmp_path)
+
+
+def test_a_library_is_its_owners_whatever_the_umask(tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho x > "$2"\nchmod 777 "$2"\n')
+    compiler.chmod(0o755)
+    target = tmp_path / "made.so"
+    assert build._compile(str(compiler), (), target) is None
+    assert target.stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from nacre.tasks.recipe import (
     to_toml,
 )
 from support.hypothesis import examples
+from support.refused import refused
 
 SHIPPED = [
     "bearings",
@@ -361,3 +362,17 @@ def test_a_profile_changes_what_the_recipe_says():
 def test_profiles_and_blocks_are_checked(text, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(text, "mine")
+
+
+def test_values_that_no_recipe_can_have_are_named():
+    for text, message in (
+        ("network = { image = 5 }", "network.image must be a table, \\[network.image\\], got 5"),
+        ("[models.nac]\ntop_k = 2020-01-01", "models.nac.top_k must not be a date or a time, got 2020-01-01"),
+        ("[models.nac]\ntop_k = [1, 12:30:00]", "models.nac.top_k must not be a date or a time, got 12:30:00"),
+        (f"training = {{ steps = {10**30} }}", "training.steps must be an integer of 64 bits, got one of 100"),
+        (f"data = {{ seed = {2**63} }}", "data.seed must be an integer of 64 bits, got one of 64"),
+        ("data = " + "[" * 100_000, "mine.toml has too many brackets within brackets"),
+        (f"training = {{ lr = {'9' * 5000} }}", "mine.toml holds what Python cannot read: .*4300 digits"),
+    ):
+        with refused(message):
+            parse_recipe(text, "mine", "mine.toml")

@@ -188,6 +188,7 @@ def test_a_network_is_as_the_recipe_says():
         "relative_to": [],
         "window": None,
         "image": None,
+        "one_hot": [],
     }
 
 

@@ -240,5 +240,7 @@ def test_a_good_recipe_of_the_same_shape_trains(tmp_path, monkeypatch, capsys):
     assert nacre(monkeypatch, "train", "my.toml", "-m", MODEL, "--profile", "quick", "--folds", 1) == 0
     out = plain(capsys.readouterr().out)
     assert "my: classification, 6 sequences, features: 1, folds: 5; your own" in out
-    assert "The task is classification, because 'state' holds text" in out
+    assert out.count("The task is classification, because 'state' holds text") == 1
+    assert "Features: pulse." in out
+    assert "4 cells, of which 0 have results" in out
     assert re.search(rf"my, {MODEL}, fold 1 of 5: accuracy [\d.]+, \d+ s", out)

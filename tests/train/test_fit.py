@@ -158,7 +158,7 @@ def test_the_weights_kept_are_those_of_the_best_validation_loss(tmp_path):
 
 @pytest.mark.parametrize("patience", [pytest.param(1, marks=pytest.mark.deep), 2])
 def test_training_ends_after_so_many_rounds_without_a_better_loss(tmp_path, patience):
-    _, fitted = train(waves(quick_steps=30, lr=0.5, patience=patience), tmp_path)
+    _, fitted = train(waves(quick_steps=30, lr=1e-12, patience=patience), tmp_path)
     losses = [row["valid_loss"] for row in read_log(tmp_path)]
     assert len(losses) < ROUNDS[Profile.QUICK]
     assert len(losses) == losses.index(min(losses)) + 1 + patience

@@ -101,7 +101,7 @@ def test_the_saved_model_predicts_what_was_scored(spiral_run):
     batch = task.data.batch(one.split.test)
     network = nacre.load(one.directory / "model").eval()
     with torch.no_grad():
-        out = network(batch.x, batch.time, batch.key_padding_mask)
+        out = network(batch.x, batch.time, batch.key_padding_mask, query_only=batch.query_only)
     outside = torch.cat([steps_of_part(task, part, one.fold) for part in ("train", "valid")])
     known = task.data.y[outside][~task.data.y[outside].isnan().any(1)]
     error = ((out - batch.y) / known.std(0, correction=0))[~batch.y.isnan().any(-1)]
@@ -175,13 +175,16 @@ def test_what_is_done_is_skipped_and_a_result_made_in_another_way_is_named_and_k
     capsys.readouterr()
     assert run_grid(tiny) == []
     assert f"tiny, {MODEL}, fold 1 of 3 is done" in capsys.readouterr().out
-    for change in ({"profile": Profile.PAPER}, {"precision": Precision.FLOAT64}):
-        with pytest.raises(ValueError, match=rf"{result} was made with other settings \(profile 'quick'.*--out"):
+    for change, what in (
+        ({"profile": Profile.PAPER}, "profile quick there, paper here"),
+        ({"precision": Precision.FLOAT64}, "precision 32-true there, 64-true here"),
+    ):
+        with pytest.raises(ValueError, match=rf"{result} was made with other settings: {what}; .*--out"):
             run_grid(replace(tiny, **change))
     newer = replace(nacre.model_info(MODEL), version=99)
     with monkeypatch.context() as patch:
         patch.setattr("nacre.train.cell.model_info", lambda name: newer)
-        with pytest.raises(ValueError, match="version of the model may differ"):
+        with pytest.raises(ValueError, match="version of the model 1 there, 99 here"):
             run_grid(tiny)
     assert json.loads(result.read_bytes())["version"] == nacre.model_info(MODEL).version
     assert len(run_grid(replace(tiny, folds=2))) == 1

@@ -177,8 +177,10 @@ def test_leak_the_scaler_sees_training_rows_only(make, fold):
 def test_the_scaler_takes_mean_and_spread_of_training_rows(fold):
     task = spirals()
     plain, rows = task.network(MODEL, fold, 0), steps_of_part(task, "train", fold)
-    assert torch.allclose(plain.shift, task.data.values[rows].mean(0), atol=1e-5)
-    assert torch.allclose(plain.scale, task.data.values[rows].std(0, correction=0), atol=1e-5)
+    known = task.data.values[rows][~task.data.query_only[rows]]  # what asks tells nothing
+    assert torch.allclose(plain.shift, known.mean(0), atol=1e-5)
+    spread = known.std(0, correction=0)
+    assert torch.allclose(plain.scale, spread.where(spread > 0, torch.tensor(1.0)), atol=1e-5)
     answers = task.data.y[rows][~task.data.y[rows].isnan().any(1)]
     assert torch.allclose(plain.y_shift, answers.mean(0), atol=1e-5)
     assert torch.allclose(plain.y_scale, answers.std(0, correction=0), atol=1e-5)
@@ -224,9 +226,9 @@ def test_leak_rows_that_nobody_sees_reach_answers_only(make):
 def test_all_models_see_the_same_rows_in_the_same_order(tmp_path, monkeypatch, make):
     seen, forward = [], TaskNetwork.forward
 
-    def watched(network, *batch):
-        seen[-1].append(batch)
-        return forward(network, *batch)
+    def watched(network, *batch, query_only=None):
+        seen[-1].append(batch if query_only is None else (*batch, query_only))
+        return forward(network, *batch, query_only=query_only)
 
     monkeypatch.setattr(TaskNetwork, "forward", watched)
     for model in (MODEL, "sdpa"):

@@ -1,6 +1,7 @@
 """A run that was interrupted goes on, and ends as if nothing had happened, to the last bit."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -278,13 +279,20 @@ def stop_in_mid_training(directory, what):
 
 
 @pytest.mark.slow
-def test_ctrl_c_exits_with_130_and_the_next_run_goes_on(place, whole_run, monkeypatch):
-    assert stop_in_mid_training(place, signal.SIGINT) == (130, "")
+def test_ctrl_c_exits_with_130_says_where_and_the_next_run_goes_on(place, whole_run, monkeypatch, capsys):
+    code, errors = stop_in_mid_training(place, signal.SIGINT)
+    assert code == 130
+    where = rf"interrupted at step (\d+) of tiny, {MODEL}, fold 1 of 3"
+    said = re.fullmatch(rf"nacre: {where}; the same command goes on\n", errors)
+    assert said is not None, errors
     left = {name for name in files_below(place / RUN) if not name.startswith("tensorboard/")}
     checkpoints = {f"checkpoints/{name}" for name in ("fingerprint", "best.ckpt", "last.ckpt")}
     assert left == {".lock", "log.csv", *checkpoints}
     assert files_below(place / "scratch") == set()
     assert nacre(monkeypatch, *ARGS) == 0
+    resumed = re.search(rf"tiny, {MODEL}, fold 1 of 3 goes on from step (\d+) of 180", capsys.readouterr().out)
+    assert resumed is not None
+    assert 30 <= int(resumed[1]) <= int(said[1])
     assert outcome(place / RUN) == whole_run
 
 

@@ -159,7 +159,7 @@ def test_an_interrupted_run_goes_on_in_any_number_of_processes(tmp_path, long_al
     returned, errors = stop(tmp_path, what, *first)
     assert returned == code, errors
     assert "Traceback" not in errors
-    assert "nacre: " not in errors
+    assert errors.count("nacre: ") == errors.count("nacre: interrupted at step ") <= 1
     assert result_rows(tmp_path) >= 2
     process = start(tmp_path, *LONG, *then)
     _, errors = process.communicate(timeout=200)

@@ -38,6 +38,7 @@ def differences(instance: "DataclassInstance") -> dict[str, Any]:
         value = getattr(instance, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if default is MISSING or value != default:
-            nested = is_dataclass(value) and not isinstance(value, type)
-            found[field.name] = differences(value) if nested else value
+            found[field.name] = value
+            if is_dataclass(value) and not isinstance(value, type):
+                found[field.name] = differences(value)
     return found

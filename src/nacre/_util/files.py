@@ -17,9 +17,21 @@ def write_atomic(path: Path, data: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise named(error, path) from None
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def named(error: OSError, path: Path) -> OSError:
+    """The same error about this path: a full disk names none, and temporary names tell a user nothing.
+
+    Example:
+        >>> print(named(OSError(28, "No space left on device"), Path("runs/log.csv")))
+        [Errno 28] No space left on device: 'runs/log.csv'
+    """
+    return OSError(error.errno, error.strerror, str(path)) if error.errno is not None else error
 
 
 def read_object(path: Path) -> dict[str, Any]:

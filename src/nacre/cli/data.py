@@ -28,11 +28,16 @@ def data_get(names: _Names = None, data_dir: DataDir = None) -> None:
 
 
 @data.command("check")
-def data_check(names: _Names = None, data_dir: DataDir = None) -> None:
-    """Check the files of data sets, and say what is in them."""
-    from nacre.data.files.listing import check_data
+def data_check(
+    names: Annotated[
+        list[str] | None, Argument(help="Data sets, or recipes of your own (.toml).", show_default="all data sets")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Check data sets, or a recipe and its table: say what is in them, and all that is wrong."""
+    from nacre.tasks.check import check
 
-    check_data(names or [], data_dir)
+    check(names or [], data_dir)
 
 
 @data.command("features")

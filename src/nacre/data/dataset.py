@@ -80,6 +80,7 @@ class Dataset:
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
         query_only: [N] bool, rows that ask and tell nothing: moments whose value is wanted. None for no such rows.
+        one_hot: Columns of `values` that are 1 for one name of a category and 0 for all others.
         guess: Columns of `values` that are a first guess of the targets: one for all of them, or one for each.
         window: In forecasting, how many rows a window has if none is missing, and the time between them.
         test: [n] bool, the official test part; None where there is none.
@@ -110,6 +111,7 @@ class Dataset:
     targets: tuple[str, ...] = ()
     target_column: int | None = None
     query_only: Tensor | None = None
+    one_hot: tuple[int, ...] = ()
     guess: tuple[int, ...] = ()
     window: tuple[int, float] | None = None
     test: Tensor | None = None

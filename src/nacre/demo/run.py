@@ -131,11 +131,13 @@ def _train_all(
     task: Task, seed: int, console: Console
 ) -> tuple[dict[str, TaskNetwork], dict[str, Log], dict[str, float]]:
     """Train all models as `nacre train` does, with the same spirals, batches and schedule."""
-    from nacre.train.callbacks import Bar  # Lightning takes seconds to import
+    from nacre.train.bar import Bar  # Lightning takes seconds to import
 
     networks, losses, seconds = {}, {}, {}
     with TemporaryDirectory() as runs, bars(console) as progress:
-        waiting = {m: progress.add_task(f"training {m:8}", total=None, start=False, loss="") for m in MODELS}
+        waiting = {
+            m: progress.add_task(f"training {m:8}", total=None, start=False, loss="", unit="steps") for m in MODELS
+        }
         for model, bar in waiting.items():
             progress.start_task(bar)
             began = time.monotonic()

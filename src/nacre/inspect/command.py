@@ -187,6 +187,7 @@ def _of_tuning(tuned: Tuning) -> dict[str, Any]:
         "permutations": tuned.permutations,
         "control": str(tuned.control),
         "above": _above(tuned),
+        "hopeless": tuned.hopeless,
         "best": _best(tuned),
     }
 
@@ -199,6 +200,7 @@ def _of_time_tuning(timed: TimeTuning) -> dict[str, Any]:
         "threshold": _number(timed.threshold),
         "permutations": timed.permutations,
         "above": _above(timed),
+        "hopeless": timed.hopeless,
         "best": _best(timed),
     }
 
@@ -224,21 +226,33 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             str(count),
             str(summary["dead"][group]),
             str(summary["saturated"][group]),
-            "" if tuned is None else str(tuned["above"].get(group, 0)),
-            "" if timed is None or group in SENSORY else str(timed["above"].get(group, 0)),
+            _tuned(tuned, group),
+            "" if group in SENSORY else _tuned(timed, group),
             _text(lesion.get("change")),
             _text(lesion.get("metric")),
         )
     table.add_row("none silent", "", "", "", "", "", "0", _text(summary["lesions"]["intact"]), style="bold")
     console.print(table)
     console.print(f"effective keys by head: {', '.join(map(_text, summary['effective_keys']['mean']))}")
-    if tuned is not None:
+    for name, found in (("tuned", tuned), ("to time", timed)):
+        if found is not None and found["hopeless"]:
+            console.print(
+                f"{name}: nothing can be significant: {found['hopeless']}; record more (--samples, --again)"
+            )
+    if tuned is not None and not tuned["hopeless"]:
         console.print(
             f"tuned: more information on {tuned['what']} than {_text(tuned['threshold'])} bits, which chance "
             f"gives the best of all in about 5 % of {tuned['permutations']} permutations"
         )
-    if timed is not None:
+    if timed is not None and not timed["hopeless"]:
         console.print("to time: tuned to the time from key to query, likewise beyond chance")
+
+
+def _tuned(found: dict[str, Any] | None, group: str) -> str:
+    """How many neurons of a group are tuned; a dash where none could be."""
+    if found is None:
+        return ""
+    return "-" if found["hopeless"] else str(found["above"].get(group, 0))
 
 
 def _list(values: np.ndarray) -> list[float]:

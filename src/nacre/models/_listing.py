@@ -6,7 +6,11 @@ from rich.table import Table
 from nacre._util.text import console_table
 from nacre.models._registry import KINDS, create, list_models, model_info
 
-_WIDE = 130  # columns of a console that has room for the summaries
+_WIDE = 130  # columns of a console that has room for all
+_NARROW_CAPTION = (
+    f"size: parameters at width 64 with 4 heads. A window of {_WIDE} columns has cost, paper and "
+    "what each is checked against, too."
+)
 _CAPTION = (
     "size: parameters at width 64 with 4 heads. cost: T steps, d width, K keys of a query, n synapses of a "
     "circuit, S steps of a solver, m features, hidden units or points of reference, N state of a channel."
@@ -26,19 +30,19 @@ def print_models(pattern: str = "*") -> None:
     for kind in KINDS:
         if mine := [name for name in names if model_info(name).kind == kind]:
             console.print(_table(kind, mine, console.width >= _WIDE))
-    console.print(_CAPTION, style="dim")
+    console.print(_CAPTION if console.width >= _WIDE else _NARROW_CAPTION, style="dim")
 
 
 def _table(kind: str, names: list[str], wide: bool) -> Table:
-    text = ("time", "causal", "cost", "paper", "checked against", "what it is")
+    text = ("time", "causal", "what it is", "cost", "paper", "checked against")
     titles = ("name", *text[:2], "size", *text[2:])
-    table = console_table(titles if wide else titles[:-1], title=kind, left=text)
-    for column in table.columns[:7]:
+    table = console_table(titles if wide else titles[:5], title=kind, left=text)
+    for column in table.columns:
         column.no_wrap, column.overflow = column.header in ("name", "size", "cost"), "fold"
     for name in names:
         info = model_info(name)
         answers = ("yes" if answer else "no" for answer in (info.uses_time, info.causal))
-        row = (name, *answers, f"{parameters(name):,}", info.cost, info.paper, info.checked, info.summary)
+        row = (name, *answers, f"{parameters(name):,}", info.summary, info.cost, info.paper, info.checked)
         table.add_row(*row[: len(table.columns)])
     return table
 

@@ -63,6 +63,7 @@ def _compile(compiler: str, extra: tuple[str, ...], target: Path) -> str | None:
         if done.returncode:
             lines = done.stderr.strip().splitlines()
             return next((line for line in lines if "error" in line), lines[-1] if lines else "no message")
+        made.chmod(0o755)  # whatever the umask is, nobody else may write it
         made.replace(target)
     return None
 
@@ -72,8 +73,10 @@ def _require_own(path: Path) -> None:
     if not hasattr(os, "getuid"):
         return
     status = path.stat()
-    if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002:
-        raise RuntimeError(f"{path} can be written by others; set NACRE_CACHE to a folder of your own")
+    if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022:
+        raise RuntimeError(
+            f"{path} can be written by others; set NACRE_CACHE to a folder of your own, or run chmod go-w {path}"
+        )
 
 
 def _fingerprint(compiler: str) -> str:

@@ -20,6 +20,7 @@ from nacre.tasks.stack import ModelStack
 from nacre.tasks.window_map import WindowMap
 from nacre.wiring.builders import DEFAULT_SEED
 
+_UNKNOWN = 1e30  # scale of a feature that shall be as good as 0; infinity would be refused in a file
 _WINDOWS = 4096  # of the training part from which the spread of relative features is taken
 
 
@@ -63,6 +64,8 @@ class TaskNetwork(nn.Module):
         window: Points and time step of the grid on which a linear map of the window is added to a forecast.
         image: If rows are images: `size`, height and width, and further options of `ImageEncoder`. Frames get
             no time feature, so that each is encoded once while they stream in.
+        one_hot: Columns that are 1 for one name of a category and 0 for all others; they stay as they are, but
+            names that training rows lack act like no name.
 
     Example:
         >>> network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 5, d_model=16, num_heads=2, dense=[8])
@@ -90,10 +93,12 @@ class TaskNetwork(nn.Module):
         relative_to: Sequence[int] = (),
         window: tuple[int, float] | None = None,
         image: dict[str, Any] | None = None,
+        one_hot: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self.relative_to = [whole("relative_to", column, 0, d_input - 1) for column in relative_to]
+        self.one_hot = [whole("one_hot", column, 0, d_input - 1) for column in one_hot]
         if window is not None:
             points, step = window
             step = real("time step of window", step, 0.0, math.inf, open_low=True)
@@ -101,6 +106,7 @@ class TaskNetwork(nn.Module):
         whole("depth", depth, 1)
         flag("block", block)
         self.config |= {"relative_to": self.relative_to, "window": None if window is None else list(window)}
+        self.config["one_hot"] = self.one_hot
         self.kind = Kind(kind)
         if self.kind.each_step and any(stride > 1 for _, _, stride in conv):
             raise ValueError(
@@ -150,8 +156,12 @@ class TaskNetwork(nn.Module):
         if data.has_images:
             self.shift, self.scale = (torch.full_like(self.shift, 127.5) for _ in range(2))
         else:
-            rows = relative_rows(data, train) if self._from_last else data.known_values(train).double()
+            known = data.known_values(train)
+            rows = relative_rows(data, train) if self._from_last else known.double()
             self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
+            for column in self.one_hot:
+                self.shift[column] = 0.0
+                self.scale[column] = 1.0 if known[:, column].any() else _UNKNOWN
         if not self.kind.has_classes:
             mean, spread = answer_scale(data, train, self.relative_to)
             self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
@@ -223,6 +233,8 @@ class TaskNetwork(nn.Module):
         if self._from_last:
             last = x.take_along_dim(_last(padding), 1)  # [B, 1, F]
             base = last[:, 0, self.relative_to]
+            if self.one_hot:
+                last = last.index_fill(2, torch.tensor(self.one_hot, device=x.device), 0.0)
             x = x - last
         x = (x - self.shift) / self.scale
         if self.window is not None:

@@ -1,9 +1,11 @@
 """Recipes: everything that a task fixes, as data. One TOML file each; yours look the same."""
 
 import fnmatch
+import logging
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date, time
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +17,7 @@ from nacre.tasks.augment import AUGMENTATIONS
 from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, ImageTokens
 
 SUFFIX = ".toml"
+_log = logging.getLogger("nacre")
 
 
 class Profile(StrEnum):
@@ -136,6 +139,8 @@ class NetworkRecipe:
             whole("network.dense", width, 1)
         object.__setattr__(self, "conv", _convolutions("network.conv", self.conv))
         object.__setattr__(self, "dense", tuple(self.dense))
+        if self.image is not None and not isinstance(self.image, (dict, ImageRecipe)):
+            raise ValueError(f"network.image must be a table, [network.image], got {self.image!r}")
         if isinstance(self.image, dict):  # from a file
             _check_keys(ImageRecipe, self.image, "network.image.")
             object.__setattr__(self, "image", ImageRecipe(**self.image))
@@ -260,10 +265,18 @@ def load_recipe(name: str | Path) -> Recipe:
     if path.suffix != SUFFIX:
         name, names = str(name), list_recipes()
         if name not in names:
-            raise ValueError(f"unknown task {name!r}; {there_are(name, names)}, or a file that ends in .toml")
+            file = f"did you mean the file {name}{SUFFIX}?" if Path(f"{name}{SUFFIX}").is_file() else ""
+            known = file or f"{there_are(name, names)}, or a file that ends in .toml"
+            raise ValueError(f"unknown task {name!r}; {known}")
         return parse_recipe(_shipped().joinpath(f"{name}{SUFFIX}").read_text("utf-8"), name)
     if not path.is_file():
         raise FileNotFoundError(f"no recipe {path}; `nacre tasks` lists the tasks that nacre comes with")
+    if path.stem in list_recipes():
+        _log.info(
+            "%s has the name of a task that nacre comes with: its runs pass for runs of that, in tables, too; "
+            "if that is not meant, give the file another name",
+            path,
+        )
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -276,10 +289,25 @@ def load_recipe(name: str | Path) -> Recipe:
 
 def parse_recipe(text: str, name: str, source: str = "recipe") -> Recipe:
     """A recipe from the text of a TOML file, which messages call `source`."""
+    return recipe_of(toml_table(text, source), name, source)
+
+
+def toml_table(text: str, source: str) -> dict[str, Any]:
+    """What a TOML file, which messages call `source`, holds."""
     try:
-        return _build(name, tomllib.loads(text))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ValueError(f"{source} holds what Python cannot read: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{source} has too many brackets within brackets") from None
+
+
+def recipe_of(table: dict[str, Any], name: str, source: str = "recipe") -> Recipe:
+    """A recipe from what a TOML file, which messages call `source`, holds."""
+    try:
+        return _build(name, table)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{source}: {error}") from None
 
@@ -289,6 +317,7 @@ _SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": Trainin
 
 def _build(name: str, table: dict[str, Any]) -> Recipe:
     _check_keys(Recipe, table, "")
+    _check_values("", table)
     values = dict(table)
     for key in (*_SECTIONS, "data", "models", "standard"):
         if not isinstance(values.get(key, {}), dict):
@@ -310,6 +339,20 @@ def _build(name: str, table: dict[str, Any]) -> Recipe:
     recipe = Recipe(name=name, **values)
     recipe.at(Profile.STANDARD)  # checks what it changes
     return recipe
+
+
+def _check_values(where: str, value: object) -> None:
+    """Refuse dates and integers that torch cannot hold, anywhere in a table."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check_values(f"{where}.{key}" if where else str(key), part)
+    elif isinstance(value, list):
+        for part in value:
+            _check_values(where, part)
+    elif isinstance(value, (date, time)):
+        raise ValueError(f'{where} must not be a date or a time, got {value}; for text write "{value}"')
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where} must be an integer of 64 bits, got one of {value.bit_length()}")
 
 
 def _check_keys(section: type, table: dict[str, Any], where: str) -> None:

@@ -33,7 +33,7 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
             from nacre.data.tables.csv_dataset import read_csv_task
 
             path = Path(options.pop("csv"))
-            _check(read_csv_task, options, name, ("path",))
+            check_csv_options(options)
             return read_csv_task(path, **options)
         loader = loader_of(options.pop("name"))
         _check(loader, options, name, ("data_dir",))
@@ -41,6 +41,13 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
         return loader(**places, **options), None
     except TypeError as error:  # text where a number is wanted
         raise ValueError(f"[data] of {name}: {error}") from error
+
+
+def check_csv_options(options: dict[str, Any]) -> None:
+    """Refuse options of a CSV file that do not exist, and a lack of those that must be."""
+    from nacre.data.tables.csv_dataset import read_csv_task
+
+    _check(read_csv_task, options, "csv", ("path",))
 
 
 def _check(reader: Callable[..., object], options: dict[str, Any], name: str, own: tuple[str, ...]) -> None:

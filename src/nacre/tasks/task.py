@@ -48,6 +48,7 @@ class Task:
                 relative_to=self._relative_to(),
                 window=self._window(train),
                 image=self._image(),
+                one_hot=self.data.one_hot,
             )
         except TypeError as error:  # an option that the model does not have, or of another type
             raise ValueError(f"{self.recipe.name}: {error}") from error

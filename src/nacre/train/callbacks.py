@@ -1,10 +1,10 @@
-"""Callbacks of training: a log, early stopping, a progress bar. The first two survive an interruption."""
+"""Callbacks of training: a log, and early stopping. Both survive an interruption."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import EarlyStopping
@@ -12,9 +12,6 @@ from lightning.pytorch.callbacks import EarlyStopping
 from nacre._util.files import write_atomic
 from nacre._util.text import csv_text
 from nacre.train.lightning_module import TRAIN_LOSS, VALID_LOSS
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 _COLUMNS = ("step", TRAIN_LOSS, VALID_LOSS)
 
@@ -75,24 +72,3 @@ class StopWhenStale(EarlyStopping):
         """Stop at once if the run had stopped before it was interrupted."""
         if self.wait_count >= self.patience:
             trainer.should_stop = True
-
-
-class Bar(L.Callback):
-    """Moves a progress bar, whose total is the number of steps."""
-
-    def __init__(self, progress: Progress, bar: TaskID) -> None:
-        self.progress, self.bar = progress, bar
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Set the number of steps."""
-        self.progress.update(self.bar, total=trainer.num_training_batches * (trainer.max_epochs or 1))
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        """One step further."""
-        self.progress.update(self.bar, completed=trainer.global_step)
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Show the validation loss."""
-        self.progress.update(self.bar, loss=f"{float(trainer.callback_metrics[VALID_LOSS]):.4g}")

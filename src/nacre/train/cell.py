@@ -13,6 +13,7 @@ from nacre.models import model_info
 from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile
 from nacre.tasks.task import Task
+from nacre.train.differences import differences
 from nacre.train.identity import Identity
 from nacre.train.result import RESULT
 from nacre.train.run import CHECKPOINTS, Run
@@ -63,6 +64,11 @@ class Cell:
         """Checksum of everything that decides the result."""
         return self.identity.fingerprint
 
+    @property
+    def has_result(self) -> bool:
+        """Whether there is a result, maybe of other settings."""
+        return (self.directory / RESULT).exists()
+
     def is_done(self) -> bool:
         """Whether the result is there; raises ValueError if there is one of other settings, or a damaged one."""
         path = self.directory / RESULT
@@ -70,9 +76,10 @@ class Cell:
             return False
         found = Run.open(self.directory).result
         if found.fingerprint != self.fingerprint():
+            differing = differences(self, found)
             raise ValueError(
-                f"{path} was made with other settings (profile {found.profile!r}; recipe, data, folds or version "
-                "of the model may differ); give another --out, or delete it to run anew"
+                f"{path} was made with other settings: {'; '.join(differing) or 'by other code'}; give another "
+                f"--out, or delete {self.directory} to run anew"
             )
         return True
 

@@ -1,6 +1,6 @@
 """A grid of cells: tasks, models, folds, seeds. Cells that are done are skipped, so a grid resumes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from nacre._util.checks import there_are, whole
+from nacre._util.files import named
+from nacre._util.hearing import heard
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
 from nacre.models._registry import list_models
@@ -18,6 +20,7 @@ from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
 from nacre.train.cell_files import known_fingerprints
+from nacre.train.estimate import Estimate, in_words
 from nacre.train.run_cell import help_with, run_cell
 from nacre.train.scale.options import Executor, Scale
 from nacre.train.scale.worker_group import FAILURES, WorkerGroup, join_group
@@ -47,6 +50,10 @@ class GridReport:
         self.console = console
         self.results: list[dict[str, Any]] = []
         self.failures: list[str] = []  # one line for each cell
+        self.waiting: list[Cell] = []  # cells that are run after one another, and are not done
+        self.steps_taken: Callable[[], int] = lambda: 0  # by the cell that is trained
+        self._estimate = Estimate()
+        self._heard: set[str] = set()
 
     def introduce(self, task: Task) -> None:
         """Say what a task is about."""
@@ -57,14 +64,24 @@ class GridReport:
             highlight=False,
         )
         for note in data.notes:
-            self.note(f"  {note}")
+            if note not in self._heard:
+                self.note(f"  {note}")
+
+    def hear(self, text: str) -> None:
+        """Print what a task says of itself while it is loaded: it may fail because of it."""
+        self._heard.add(text)
+        self.note(text)
 
     def made(self, cell: Cell, result: dict[str, Any]) -> None:
         """A cell has a result."""
         self.results.append(result)
         value = result["value"]
         metric = "diverged" if value is None else f"{result['metric']} {value:.4g}"
-        self.console.print(f"{name_of(cell)}: [bold]{metric}[/], {result['seconds']:.0f} s", highlight=False)
+        self._estimate.took(cell, result["seconds"])
+        left = self._estimate.left(self.waiting)
+        rest = f"; {len(self.waiting)} to go, about {in_words(left)}" if self.waiting and left is not None else ""
+        line = f"{name_of(cell)}: [bold]{metric}[/], {result['seconds']:.0f} s{rest}"
+        self.console.print(line, highlight=False)
 
     def done(self, cell: Cell) -> None:
         """A cell had a result before."""
@@ -78,6 +95,11 @@ class GridReport:
         """A cell has no result."""
         self.failures.append(f"{name_of(cell)}: {why}")
         self.console.print(f"[red]failed[/] {self.failures[-1]}", highlight=False)
+
+    def interrupted(self, cell: Cell) -> None:
+        """The user has ended the grid while this cell was run."""
+        text = f"interrupted at step {self.steps_taken():,} of {name_of(cell)}; the same command goes on"
+        Console(stderr=True, quiet=self.console.quiet).print(f"nacre: {text}", highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Print a minor message."""
@@ -131,40 +153,52 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
 
 def _run_serial(todo: Sequence[Cell], report: GridReport, group: WorkerGroup) -> None:
     """Run cell after cell in this process, which leads the group."""
-    with bars(report.console) as progress:
-        for cell in todo:
-            try:
+    report.waiting = list(todo)
+    for cell in todo:
+        report.waiting.remove(cell)
+        try:
+            with bars(report.console) as progress:
                 _run(cell, progress, report, group)
-            except FAILURES as error:
-                report.failed(cell, error)
-            group.end()
+        except FAILURES as error:
+            report.failed(cell, error)
+        except KeyboardInterrupt:
+            report.interrupted(cell)
+            raise
+        group.end()
 
 
 def _run(cell: Cell, progress: Progress, report: GridReport, group: WorkerGroup) -> None:
     if cell.is_done():
         return report.done(cell)
-    bar = progress.add_task(name_of(cell), total=None, loss="")
+    task = progress.add_task(name_of(cell), total=None, loss="", unit="steps")
     try:
         if cell.model in CONTROLS:
             result = run_cell(cell)
         else:
-            from nacre.train.callbacks import Bar
+            from nacre.train.bar import Bar
 
-            result = run_cell(cell, (Bar(progress, bar),), group)
+            bar = Bar(progress, task, report.note)
+            report.steps_taken = lambda: bar.step
+            result = run_cell(cell, (bar,), group)
     except LockedElsewhere:
         return report.busy(cell)
+    except OSError as error:  # of a full disk, torch and Lightning do not say where
+        raise error if error.filename else named(error, cell.directory) from None
     finally:
-        progress.remove_task(bar)
+        progress.remove_task(task)
     return report.made(cell, result)
 
 
 def plan_cells(grid: Grid, report: GridReport) -> list[Cell]:
     """The cells of a grid, with their data; raises ValueError if a name or number makes no sense."""
     models = expand_models(grid.models)
-    tasks = [load_task(load_recipe(name).at(grid.profile), grid.data_dir) for name in grid.tasks]
+    with heard(report.hear):
+        tasks = [load_task(load_recipe(name).at(grid.profile), grid.data_dir) for name in grid.tasks]
     for task in tasks:
         report.introduce(task)
     todo = list(cells(grid, tasks, models))
+    if len(todo) > 1:
+        report.note(f"{len(todo)} cells, of which {sum(cell.has_result for cell in todo)} have results")
     idle = set(models) - {cell.model for cell in todo}
     if idle:
         names = ", ".join(dict.fromkeys(name for task in tasks for name in controls_for(task.data)))

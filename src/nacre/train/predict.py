@@ -51,5 +51,8 @@ def predict_csv(run: Path, path: Path) -> pd.DataFrame:
 
 def write_predictions(run: Path, path: Path, out: Path) -> None:
     """Predict and write a CSV file, whole or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; give a file, such as {out / 'predictions.csv'}")
     table = predict_csv(run, path)
     write_atomic(out, table.to_csv(index=False).encode())

@@ -12,6 +12,7 @@ from nacre.data.files.store import FormContents, FoundFiles, find, path_of, read
 
 _TIMEOUT = 30  # seconds without a byte from a server
 _CHUNK = 1 << 16  # bytes written at once
+MOST_BYTES = 200_000_000  # of a download; the largest file has 22 million
 
 
 def obtain(name: str, data_dir: Path | None = None) -> FormContents:
@@ -83,10 +84,13 @@ def _download(file: SourceFile, temporary: Path, path: Path, show: Callable[[int
             temporary.open("xb") as output,
         ):
             response.raise_for_status()
-            total, received = int(response.headers.get("Content-Length", 0)), 0
+            said = response.headers.get("Content-Length", "")
+            total, received = int(said) if said.isdecimal() else 0, 0
             for chunk in response.iter_content(_CHUNK):
-                output.write(chunk)
                 received += len(chunk)
+                if received > MOST_BYTES:
+                    raise ValueError(f"{file.url} gives more than {MOST_BYTES:,} bytes, too many for {file.name}")
+                output.write(chunk)
                 if show:  # a compressed response unpacks to more than its length
                     show(min(received, total) if total else received, total)
     except requests.RequestException as error:

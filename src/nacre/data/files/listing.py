@@ -90,14 +90,15 @@ def check_data(names: Sequence[str], data_dir: Path | None = None) -> None:
                 else:
                     console.print(f"{name}: missing", markup=False)
                 continue
-            for line in _describe(load_dataset(name, data_dir)):
+            for line in describe(load_dataset(name, data_dir)):
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
         except (ValueError, OSError) as error:
             failed.append(f"{name}: {error}")
     _report(failed)
 
 
-def _describe(data: Dataset) -> list[str]:
+def describe(data: Dataset) -> list[str]:
+    """Lines about a data set."""
     length, shape = data.length, " x ".join(map(str, data.values.shape[1:]))
     mean = length.double().mean()
     lines = [

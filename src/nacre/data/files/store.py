@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nacre._util.files import cache_folder
+from nacre._util.unpack import gunzip, read_member
 from nacre.data.files.catalogue import Form, SourceFile, entry
 
 UNCHECKED = "checksum not known to nacre"
@@ -106,6 +107,8 @@ def read_file(file: SourceFile, path: Path) -> bytes:
     """
     try:
         data = _plain(file, path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from None
     except _DAMAGE as error:
         size = path.stat().st_size
         raise ValueError(f"{path} is damaged or cut off ({size:,} bytes: {error})") from None
@@ -123,14 +126,14 @@ def read_file(file: SourceFile, path: Path) -> bytes:
 def _plain(file: SourceFile, data: bytes) -> bytes:
     """Decompress by content, not by name: servers and browsers may decompress and keep the name."""
     if data.startswith(_GZIP):
-        return gzip.decompress(data)
+        return gunzip(data)
     if not data.startswith(_ZIP):
         return data
     with zipfile.ZipFile(io.BytesIO(data)) as archive:  # members are read by name; nothing is ever extracted
         members = [member for member in archive.namelist() if PurePosixPath(member).name == file.name]
         if len(members) != 1:
             raise zipfile.BadZipFile(f"the archive holds {file.name} {len(members)} times, wanted once")
-        return archive.read(members[0])
+        return read_member(archive, members[0])
 
 
 def path_of(file: SourceFile, root: Path) -> Path | None:

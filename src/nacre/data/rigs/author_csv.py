@@ -4,12 +4,14 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nacre._util.unpack import gunzip
 from nacre.data.rigs.feature_table import FeatureTable
 from nacre.data.rigs.readers import AXES
 from nacre.data.rigs.rig import HUST, PRONOSTIA, XJTU, Rig
@@ -75,10 +77,10 @@ def times_of_rows(count: int, rig: Rig) -> tuple[NDArray[np.float64], NDArray[np
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii")
+        text = (gunzip(data) if path.suffix == ".gz" else data).decode("ascii")
         rows = [row for row in csv.DictReader(io.StringIO(text)) if row.get("Horizontal")]
     # What gzip and csv raise for damaged files.
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError, csv.Error, ValueError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise ValueError(f"{path} is damaged or no CSV file: {error}") from None
     if not rows or "Vertical" not in rows[0]:
         raise ValueError(f"{path} must have rows with the columns Horizontal and Vertical, seven numbers in each")

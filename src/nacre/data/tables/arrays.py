@@ -14,6 +14,7 @@ from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.targets import classes_of
 
 Ragged = np.ndarray | Tensor | Sequence[Any]  # [n, ...], or n items of different lengths
+_NUMPY_HAS = (torch.float16, torch.float32, torch.float64)
 _log = logging.getLogger("nacre")
 
 
@@ -43,7 +44,7 @@ def from_arrays(
     Args:
         x: [n, T, F] numbers, or n items [T_i, F]; without F it is one feature.
         y: The answers, as above. A step of integer class -100 is not scored.
-        time: [n, T] stamps or n items [T_i], ascending within each sequence; None counts steps 0, 1, 2, ...
+        time: [n, T] stamps or n items [T_i] that never go back within a sequence; None counts steps 0, 1, 2, ...
         group: [n] labels of what must not be split between training and test, such as persons; None makes each
             sequence a group of its own.
         kind: One of `nacre.data.Kind`, without forecasting.
@@ -92,8 +93,13 @@ def _items(argument: str, value: Ragged) -> list[NDArray]:
         if not hasattr(value, "__array__"):  # a pandas column has it
             raise ValueError(f"{argument} must be an array, a tensor or a list, got {type(value).__name__}")
         value = np.asarray(value)
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1:
+        value = value.tolist()  # of sequences that differ in length, or of text
     if isinstance(value, np.ndarray | Tensor):
-        whole = _array(value)
+        try:
+            whole = _array(value)
+        except ValueError as error:
+            raise ValueError(f"{argument} {error}") from None
         if whole.ndim == 0:
             raise ValueError(f"{argument} must hold one item for each sequence, got a single number")
         return list(whole)
@@ -102,14 +108,31 @@ def _items(argument: str, value: Ragged) -> list[NDArray]:
         try:
             items.append(_array(item))
         except ValueError as error:
-            raise ValueError(f"{argument}: item {number} is not an array of one shape: {error}") from None
+            raise ValueError(f"{argument}: item {number} {error}") from None
     return items
 
 
 def _array(value: object) -> NDArray:
-    array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-    # Python strings in an array of objects, as pandas keeps them, become an array of text.
-    return np.asarray(array.tolist()) if array.dtype == object else array
+    if isinstance(value, Tensor):
+        try:
+            dense = value.detach().to_dense().cpu()
+            value = (
+                dense.float() if dense.is_floating_point() and dense.dtype not in _NUMPY_HAS else dense
+            ).numpy()
+        except (TypeError, NotImplementedError, RuntimeError) as error:
+            raise ValueError(f"is a tensor on {value.device} that cannot be read: {error}") from None
+    try:
+        array = np.asarray(value)
+        # Python strings in an array of objects, as pandas keeps them, become an array of text.
+        if array.dtype == object and array.ndim:
+            array = np.asarray(array.tolist())
+    except ValueError as error:
+        raise ValueError(f"is not an array of one shape: {error}") from None
+    if array.dtype == object:
+        odd = next((item for item in np.ravel(array) if not np.isscalar(item)), 0)
+        wrong = "an integer beyond 64 bits" if odd == 0 else "None" if odd is None else f"a {type(odd).__name__}"
+        raise ValueError(f"holds {wrong}, wanted are numbers or text")
+    return array
 
 
 def _two_dimensional(item: NDArray, number: int) -> NDArray:
@@ -152,21 +175,21 @@ def _place(row: int, lengths: NDArray) -> tuple[int, int]:
 
 
 def _stamps(time: Ragged | None, lengths: NDArray) -> NDArray[np.float64]:
-    """[N] stamps that ascend within each sequence."""
+    """[N] stamps that never go back within a sequence."""
     if time is None:
         return np.concatenate([np.arange(length, dtype=np.float64) for length in lengths])
     items = [item[:, 0] if item.ndim == 2 and item.shape[1] == 1 else item for item in _items("time", time)]
     if any(item.ndim != 1 for item in items):
         raise ValueError("time must be [n, T] or n items [T], one stamp for each step of each sequence")
     stamps = _joined("time", items, lengths, np.float64)
-    late = np.diff(stamps) <= 0
+    late = np.diff(stamps) < 0
     late[np.cumsum(lengths)[:-1] - 1] = False  # from one sequence to the next
     if late.any():
         row = int(late.argmax()) + 1
         number, step = _place(row, lengths)
         raise ValueError(
-            f"time must ascend within each sequence, got {stamps[row]} after {stamps[row - 1]} in sequence "
-            f"{number}, step {step}; sort the steps by time, and keep one for each stamp"
+            f"time must not go back within a sequence, got {stamps[row]} after {stamps[row - 1]} in sequence "
+            f"{number}, step {step}; sort the steps by time"
         )
     return stamps
 
@@ -244,6 +267,8 @@ def _groups(group: Sequence[object] | NDArray | Tensor | None, sequences: int) -
     """[n] group of each sequence, and names in the order of appearance."""
     if group is None:
         return np.arange(sequences), tuple(str(number) for number in range(sequences))
+    if isinstance(group, str) or not hasattr(group, "__iter__"):
+        raise ValueError(f"group must be a list of labels, one for each sequence, got {group!r}")
     labels = [str(label) for label in (group.tolist() if isinstance(group, np.ndarray | Tensor) else group)]
     if len(labels) != sequences:
         raise ValueError(f"group must hold {sequences:,} labels, one for each sequence, got {len(labels):,}")
@@ -254,7 +279,7 @@ def _groups(group: Sequence[object] | NDArray | Tensor | None, sequences: int) -
 def _names(features: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if features is None:
         return _numbered("x", width)
-    names = tuple(features)
+    names = tuple(features) if hasattr(features, "__iter__") else ()
     if len(names) != width or len(set(names)) != width or isinstance(features, str):
         raise ValueError(f"features must be {width} different names, one for each feature of x, got {features!r}")
     return names

@@ -1,10 +1,11 @@
 """`Columns`: how a CSV file was read, as plain data, so that a run reads new files in the same way."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from nacre.data.dataset import Kind
+from nacre.data.tables.reading import Reading
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,16 @@ class Columns:
     pieces: bool  # whether the series were cut into pieces of `lookback` rows
     clock: Clock
     step: float  # median time from row to row, in the unit of the clock
+    reading: Reading = field(default_factory=Reading)
+    vocabulary: dict[str, tuple[str, ...]] = field(default_factory=dict)  # names of each column of categories
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs: features, where a column of categories has one for each name, "column=name"."""
+        spread = (
+            [f"{f}={name}" for name in self.vocabulary[f]] if f in self.vocabulary else [f] for f in self.features
+        )
+        return tuple(name for names in spread for name in names)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -44,6 +55,8 @@ class Columns:
         """Plain data for JSON or TOML; None is left out, because TOML has no null."""
         data: dict[str, Any] = dataclasses.asdict(self)
         data["kind"], data["clock"] = str(self.kind), _without_none(data["clock"])
+        data["reading"] = self.reading.to_dict()
+        data["vocabulary"] = {key: list(names) for key, names in self.vocabulary.items()}
         return _without_none({key: list(v) if isinstance(v, tuple) else v for key, v in data.items()})
 
     @classmethod
@@ -57,16 +70,22 @@ class Columns:
             >>> Columns.from_dict(columns.to_dict()) == columns
             True
         """
-        data = {"group": None, **data}
+        data = {"group": None, "reading": {}, "vocabulary": {}, **data}
         known = {field.name for field in dataclasses.fields(cls)}
         if data.keys() != known:
             wrong = ", ".join(map(repr, sorted(data.keys() ^ known)))
             raise ValueError(f"columns must hold {', '.join(sorted(known))}; missing or unknown: {wrong}")
         data |= {key: tuple(data[key]) for key in ("target", "features", "classes")}
         try:
-            return cls(**data | {"kind": Kind(data["kind"]), "clock": Clock(**data["clock"])})
-        except TypeError as error:
-            raise ValueError(f"columns hold a clock that is not one: {error}") from None
+            parts: dict[str, Any] = {
+                "kind": Kind(data["kind"]),
+                "clock": Clock(**data["clock"]),
+                "reading": Reading.from_dict(data["reading"]),
+                "vocabulary": {key: tuple(names) for key, names in data["vocabulary"].items()},
+            }
+            return cls(**data | parts)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"columns hold a clock, reading or vocabulary that is not one: {error}") from None
 
 
 def _without_none(data: dict[str, Any]) -> dict[str, Any]:

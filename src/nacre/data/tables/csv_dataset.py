@@ -1,6 +1,5 @@
 """`from_csv`: a data set from a CSV file of your own, one row for each observation."""
 
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +12,12 @@ from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.tables.cells import Table, read_table
 from nacre.data.tables.columns import Columns
+from nacre.data.tables.reading import Duplicates, Reading, means, runs_of_equal, vocabulary
+from nacre.data.tables.roles import check_roles, check_target, choose_features, choose_kind, target_cells
 from nacre.data.tables.sequences import CsvRows, cut_sequences, dataset_of, feature_values, order_rows, read_clock
-from nacre.data.tables.targets import classes_of, infer_kind, is_text, is_whole
+from nacre.data.tables.targets import classes_of
 
 FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so series of steps are cut into pieces
-_EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group
-_log = logging.getLogger("nacre")
 
 
 def from_csv(
@@ -31,13 +30,17 @@ def from_csv(
     features: Sequence[str] | None = None,
     lookback: int = 48,
     horizon: int = 24,
+    sort: bool = False,
+    duplicates: str = "error",
+    decimal: str = ".",
+    categories: Sequence[str] = (),
 ) -> Dataset:
     """Read a CSV file: one row for each observation, groups one after the other or mixed.
 
     Args:
         path: The file: UTF-8, with a header; separated by commas, semicolons or tabs; `.gz` is unpacked.
         time: Column of stamps, numbers or dates; dates become seconds since the earliest one of the file. Within a
-            group stamps must ascend.
+            group stamps must ascend, unless `sort` and `duplicates` say otherwise.
         target: Column to predict; for regressions it may be several.
         group: Column that names the sequence of a row: patient, machine, recording; None if there is one only.
         kind: What is asked, one of `nacre.data.Kind`; None infers it by the table at
@@ -47,6 +50,12 @@ def from_csv(
         lookback: In forecasting, the rows a forecast sees. Where every step has an answer and there are fewer than
             three groups, series are cut into pieces of this many rows.
         horizon: In forecasting, the rows that are forecast.
+        sort: Whether to sort rows by time within their group; otherwise stamps that go back are refused.
+        duplicates: What becomes of equal stamps within a group: "error", "keep" (each row is a step of its own) or
+            "mean" (one row, the mean of their numbers).
+        decimal: What stands between a number's whole part and its fraction, "." or ",".
+        categories: Columns that hold names, such as a machine's type. Each name becomes an input, 1 or 0; of names
+            that a fold's training part lacks, its network learns nothing, and they count as unknown.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -59,7 +68,8 @@ def from_csv(
         >>> print(data.kind, data.features, data.classes, data.length.tolist())
         classification ('pulse',) ('calm', 'tense') [2, 2]
     """
-    return read_csv_task(path, time, target, group, kind, features, lookback, horizon)[0]
+    options = kind, features, lookback, horizon, sort, duplicates, decimal, categories
+    return read_csv_task(path, time, target, group, *options)[0]
 
 
 def read_csv_task(
@@ -71,21 +81,28 @@ def read_csv_task(
     features: Sequence[str] | None = None,
     lookback: int = 48,
     horizon: int = 24,
+    sort: bool = False,
+    duplicates: str = "error",
+    decimal: str = ".",
+    categories: Sequence[str] = (),
 ) -> tuple[Dataset, Columns]:
     """As `from_csv`, and how to read new files in the same way."""
+    if isinstance(categories, str):
+        raise ValueError(f"categories must be a list of columns, got {categories!r}; write [{categories!r}]")
+    reading = Reading(sort, duplicates, decimal, tuple(categories))
     whole("lookback", lookback, 1)
     whole("horizon", horizon, 1)
     if kind is not None:
         choice("kind", kind, list(Kind))
     targets = (target,) if isinstance(target, str) else tuple(target)
-    table = read_table(path, group)
-    _check_roles(table, time, targets, group)
+    table = read_table(path, group, reading.categories, decimal)
+    check_roles(table, time, targets, group, reading.categories)
     clock, stamps = read_clock(table, time)
-    rows = order_rows(table, time, group, stamps)
-    cells = [_target_cells(table, name, kind)[rows.row] for name in targets]
-    found, notes = _choose_kind(kind, targets, cells, rows)
-    _check_target(table, rows, found, targets, cells)
-    inputs, left_out = _choose_features(table, features, found, {time, group}, targets)
+    rows = order_rows(table, time, group, stamps, reading)
+    cells = [target_cells(table, name, kind)[rows.row] for name in targets]
+    found, notes = choose_kind(kind, targets, cells, rows)
+    check_target(table, rows, found, targets, cells)
+    inputs, left_out = choose_features(table, features, found, {time, group}, targets, reading.categories)
 
     columns = Columns(
         kind=found,
@@ -99,113 +116,22 @@ def read_csv_task(
         pieces=found.each_step and len(rows.groups) < FEW_GROUPS,
         clock=clock,
         step=float(np.median(rows.steps())) if len(rows.steps()) else 1.0,
+        reading=reading,
+        vocabulary={name: vocabulary(table, name) for name in reading.categories},
     )
     return _build(table, columns, rows, cells, notes + left_out), columns
-
-
-def _check_roles(table: Table, time: str, targets: tuple[str, ...], group: str | None) -> None:
-    if not targets:
-        raise ValueError("target must name at least one column, got none")
-    for name in targets:
-        table.require("target", name)
-    roles = [time, *targets, *([] if group is None else [group])]
-    twice = next((name for name in roles if roles.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"time, target and group must be different columns, got {twice!r} twice")
-
-
-def _target_cells(table: Table, name: str, kind: str | None) -> NDArray:
-    """[N] cells of a target in the file's order: text, bool, or float64."""
-    cells = table.filled(name)
-    wants_classes = kind is not None and Kind(kind).has_classes
-    wants_numbers = kind is not None and not wants_classes
-    if cells.dtype == bool and not wants_numbers:
-        return cells.to_numpy()
-    mixed = wants_classes and bool(np.isnan(table.maybe_numbers(name)).any())
-    if mixed or (table.is_text(name) and not wants_numbers):
-        return cells.astype(str).to_numpy(object)
-    return table.numbers(name)
-
-
-def _choose_kind(
-    kind: str | None, targets: tuple[str, ...], cells: list[NDArray], rows: CsvRows
-) -> tuple[Kind, tuple[str, ...]]:
-    """The kind, and notes about it."""
-    guesses = [infer_kind(name, column, rows.group) for name, column in zip(targets, cells, strict=True)]
-    if kind is not None:  # after guessing, which refuses a column of one value
-        return Kind(kind), ()
-    found, why = guesses[0]
-    if len(targets) > 1:
-        changing = next((why for guess, why in guesses if guess not in _EACH_GROUP), None)
-        if changing is not None:
-            raise ValueError(f"target: {changing}; for several columns say kind='step-regression', or give one")
-        found, why = Kind.REGRESSION, f"{len(targets)} columns are asked for, each constant within its group"
-    sentence = f"The task is {found}, because {why}; give kind to choose another."
-    _log.info(sentence)
-    return found, (sentence,)
-
-
-def _check_target(table: Table, rows: CsvRows, kind: Kind, targets: tuple[str, ...], cells: list[NDArray]) -> None:
-    """Refuse a target that does not fit the kind."""
-    if len(targets) > 1 and kind not in (Kind.REGRESSION, Kind.STEP_REGRESSION):
-        raise ValueError(f"target: {kind} predicts one column, got {', '.join(map(repr, targets))}")
-    each_group = kind in _EACH_GROUP
-    if each_group and len(rows.groups) < 2:
-        raise ValueError(
-            f"{table.path}: {kind} needs two or more groups, got {len(rows.groups)}; "
-            "name the column that tells sequences apart (group=...)"
-        )
-    for name, column in zip(targets, cells, strict=True):
-        if kind.has_classes and not is_text(column) and not is_whole(column):
-            odd = int((column != np.rint(column)).argmax())
-            raise table.bad_cell(name, int(rows.row[odd]), "a class (text, true or false, or a whole number)")
-        changed = column != column[rows.first[rows.group]]
-        if each_group and changed.any():
-            here = int(changed.argmax())
-            raise ValueError(
-                f"{table.path}, line {table.line(int(rows.row[here])):,}: target {name!r} changes within group "
-                f"{rows.groups[rows.group[here]]!r}; {kind} needs one value for each group, "
-                f"choose 'step-{kind}' for one for each row"
-            )
-
-
-def _choose_features(
-    table: Table, features: Sequence[str] | None, kind: Kind, not_inputs: set[str | None], targets: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the inputs, and notes about what was left out."""
-    forecasting = kind is Kind.FORECASTING
-    if isinstance(features, str):
-        raise ValueError(f"features must be a list of columns, got {features!r}; write [{features!r}]")
-    if features is not None:
-        names = list(features)
-        twice = next((name for name in names if names.count(name) > 1), None)
-        leak = next((name for name in names if name in targets and not forecasting), None)
-        if twice is not None or leak is not None:
-            wrong = f"{twice!r} twice" if twice is not None else f"the target {leak!r}"
-            raise ValueError(f"features must be different columns without the target, got {wrong}")
-        left_out = []
-    else:
-        hidden = not_inputs if forecasting else not_inputs | set(targets)
-        candidates = [name for name in table.frame.columns if name not in hidden]
-        left_out = [name for name in candidates if name.startswith("(column ") or table.is_text(name)]
-        names = [name for name in candidates if name not in left_out or name in targets]
-    if forecasting and targets[0] not in names:
-        names.append(targets[0])
-    if not names:
-        raise ValueError(f"{table.path}: no column of numbers is left as an input; name some (features=...)")
-    listed = ", ".join(map(repr, left_out))
-    notes = (f"Left out columns of text or without a name: {listed}.",) if left_out else ()
-    return tuple(names), notes
 
 
 def _build(table: Table, columns: Columns, rows: CsvRows, cells: list[NDArray], notes: tuple[str, ...]) -> Dataset:
     """Cut the rows into sequences with their answers."""
     kind = columns.kind
-    values = feature_values(table, rows, columns.features)
+    values = feature_values(table, rows, columns)
+    if columns.reading.duplicates == Duplicates.MEAN:
+        rows, values, cells = _merged(table, columns, rows, values, cells)
     if kind is Kind.FORECASTING:
         kept, short = _long_enough(table, rows, columns.lookback + columns.horizon)
         rows, values, notes = rows.only(kept), values[kept], notes + short
-        target = values[:, columns.features.index(columns.target[0])]
+        target = values[:, columns.inputs.index(columns.target[0])]
         start = np.flatnonzero(rows.position <= rows.size[rows.group] - columns.lookback - columns.horizon)
         length = np.full(len(start), columns.lookback, np.int64)
         ahead = np.lib.stride_tricks.sliding_window_view(target, columns.horizon)  # [N - horizon + 1, horizon]
@@ -217,6 +143,26 @@ def _build(table: Table, columns: Columns, rows: CsvRows, cells: list[NDArray], 
     if columns.pieces:
         notes += (f"Cut {len(rows.groups)} long series into {len(start):,} pieces of {columns.lookback:,} rows.",)
     return replace(dataset_of(table, columns, rows, values, (start, length), torch.from_numpy(y)), notes=notes)
+
+
+def _merged(
+    table: Table, columns: Columns, rows: CsvRows, values: NDArray, cells: list[NDArray]
+) -> tuple[CsvRows, NDArray, list[NDArray]]:
+    """Rows, values and targets with one row for each stamp: numbers are means, classes must agree."""
+    first = runs_of_equal(rows.group, rows.time)
+    if not columns.kind.has_classes:
+        return rows.only_at(first), means(values, first), [means(column, first) for column in cells]
+    classes = cells[0]
+    run = np.searchsorted(first, np.arange(len(classes)), side="right") - 1
+    differs = classes != classes[first[run]]
+    if differs.any():
+        here = int(differs.argmax())
+        raise ValueError(
+            f"{table.path}, line {table.line(int(rows.row[here])):,}: target {columns.target[0]!r} is "
+            f"{classes[here]!s} here and {classes[first[run[here]]]!s} in another row of the same stamp; "
+            "classes have no mean, so keep the right row, or say duplicates='keep'"
+        )
+    return rows.only_at(first), means(values, first), [classes[first]]
 
 
 def _long_enough(table: Table, rows: CsvRows, needed: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.cells import read_table
 from nacre.data.tables.columns import Columns
+from nacre.data.tables.reading import Duplicates, means, runs_of_equal
 from nacre.data.tables.sequences import (
     CsvRows,
     cut_sequences,
@@ -52,9 +53,14 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         >>> data.batch(torch.tensor([0])).time.tolist(), answers["day"].tolist()
         ([[23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0]], [30.0, 31.0])
     """
-    table = read_table(path, columns.group)
-    rows = order_rows(table, columns.time, columns.group, stamps_by(columns.clock, table, columns.time))
-    values = feature_values(table, rows, columns.features)
+    reading = columns.reading
+    table = read_table(path, columns.group, reading.categories, reading.decimal)
+    stamps = stamps_by(columns.clock, table, columns.time)
+    rows = order_rows(table, columns.time, columns.group, stamps, reading)
+    values = feature_values(table, rows, columns)
+    if reading.duplicates == Duplicates.MEAN:
+        first = runs_of_equal(rows.group, rows.time)
+        rows, values = rows.only_at(first), means(values, first)
     if columns.kind is Kind.FORECASTING:
         answers = _future(columns, rows)
         last = rows.size[rows.group] - rows.position <= columns.lookback
@@ -88,8 +94,7 @@ def _future(columns: Columns, rows: CsvRows) -> pd.DataFrame:
     import pandas as pd
 
     groups = np.arange(len(rows.groups))
-    within = np.diff(rows.group) == 0
-    steps = pd.Series(rows.steps()).groupby(rows.group[1:][within]).median()
+    steps = pd.Series(rows.steps()).groupby(rows.group[1:][rows.is_step]).median()
     step = steps.reindex(groups).fillna(columns.step).to_numpy()  # [n]; a group of one row has no step of its own
     last = rows.time[rows.first + rows.size - 1]
     stamps = last[:, None] + step[:, None] * np.arange(1, columns.horizon + 1)  # [n, horizon]

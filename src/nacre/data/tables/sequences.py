@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.tables.cells import Table
 from nacre.data.tables.columns import Clock, Columns
+from nacre.data.tables.reading import Duplicates, Reading, one_hot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,38 +53,56 @@ class CsvRows:
         names = tuple(self.groups[number] for number in present)
         return CsvRows(self.row[kept], self.time[kept], group, names)
 
+    def only_at(self, place: NDArray[np.int64]) -> CsvRows:
+        """The rows at these places, of which every group has one."""
+        return CsvRows(self.row[place], self.time[place], self.group[place], self.groups)
+
     def steps(self) -> NDArray[np.float64]:
-        """Time differences from row to row, within groups."""
-        return np.diff(self.time)[np.diff(self.group) == 0]
+        """Times from row to row, within groups, without those between rows of one stamp."""
+        return np.diff(self.time)[self.is_step]
+
+    @property
+    def is_step(self) -> NDArray[np.bool_]:
+        """[N - 1] whether a row is followed by a later one of its group."""
+        return (np.diff(self.group) == 0) & (np.diff(self.time) > 0)
 
 
-def order_rows(table: Table, time: str, group: str | None, stamps: NDArray[np.float64]) -> CsvRows:
-    """Sort rows by group, without one into a group "all"; refuse stamps [N] that go back or repeat within one."""
+def order_rows(
+    table: Table, time: str, group: str | None, stamps: NDArray[np.float64], reading: Reading
+) -> CsvRows:
+    """Sort rows by group, without one into a group "all", and by stamps [N] if so wanted.
+
+    Refuses stamps that go back or repeat within a group, unless `reading` allows it.
+    """
     import pandas as pd
 
     if group is None:
         code, groups = np.zeros(len(stamps), np.int64), ("all",)
     else:
-        code, names = pd.factorize(table.filled(group))  # in the order of appearance
+        code, names = pd.factorize(table.filled(group, "group"))  # in the order of appearance
         groups = tuple(map(str, names))
-    row = np.argsort(code, kind="stable")
+    row = np.lexsort((stamps, code)) if reading.sort else np.argsort(code, kind="stable")
     rows = CsvRows(row, stamps[row], code[row], groups)
-    late = (np.diff(rows.time) <= 0) & (np.diff(rows.group) == 0)
+    step = np.diff(rows.time)
+    late = (step < 0 if reading.duplicates != Duplicates.ERROR else step <= 0) & (np.diff(rows.group) == 0)
     if late.any():
-        raise _out_of_order(table, time, group, rows, int(late.argmax()) + 1)
+        raise _out_of_order(table, time, group, rows, late)
     return rows
 
 
-def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, here: int) -> ValueError:
+def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, late: NDArray) -> ValueError:
+    here, more = int(late.argmax()) + 1, int(late.sum()) - 1
     cells = table.cells(time)
     now, before = cells.iloc[rows.row[here]], cells.iloc[rows.row[here - 1]]
     same = rows.time[here] == rows.time[here - 1]
     happened = f"repeats the stamp {now}" if same else f"goes back from {before} to {now}"
-    fix = "keep one row for each stamp" if same else f"sort the rows by {time!r}"
+    equal = "keep one row for each stamp, or say duplicates='keep' (each is a step) or duplicates='mean'"
+    fix = equal if same else f"sort the rows by {time!r}, or say sort=True (sort = true in a recipe)"
     where = "" if group is None else f" in group {rows.groups[rows.group[here]]!r}"
     other = ", or name the column that tells the series apart (group=...)" if group is None else ""
     line = table.line(int(rows.row[here]))
-    return ValueError(f"{table.path}, line {line:,}: time {time!r} {happened}{where}; {fix}{other}")
+    others = f" ({more:,} more row{'s' if more > 1 else ''} like that)" if more else ""
+    return ValueError(f"{table.path}, line {line:,}: time {time!r} {happened}{where}; {fix}{other}{others}")
 
 
 def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
@@ -95,7 +113,7 @@ def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
     """
     table.require("time", time)
     if not table.is_text(time):
-        return Clock(), table.numbers(time)
+        return Clock(), table.numbers(time, "time")
     example = str(table.cells(time).iloc[0])
     if _TIME_OF_DAY.fullmatch(example.strip()):
         raise ValueError(
@@ -120,14 +138,14 @@ def stamps_by(clock: Clock, table: Table, time: str) -> NDArray[np.float64]:
 
     table.require("time", time)
     if clock.origin is None:
-        return table.numbers(time)
+        return table.numbers(time, "time")
     if not table.is_text(time):
         raise ValueError(f"{table.path}: time {time!r} holds numbers; dates were wanted, as in {clock.origin}")
-    table.filled(time)
+    table.filled(time, "time")
     dates = _dates(table, time, clock.form)
     lost = dates.isna().to_numpy()
     if lost.any():
-        raise table.bad_cell(time, int(lost.argmax()), f"a date in the form {clock.form}")
+        raise table.bad_cells(time, lost, f"a date in the form {clock.form}", "time")
     return (dates - pd.to_datetime(clock.origin, utc=True)).dt.total_seconds().to_numpy(np.float64)
 
 
@@ -174,12 +192,16 @@ def stamps_from(clock: Clock, numbers: NDArray[np.float64]) -> NDArray | pd.Date
     return pd.DatetimeIndex(pd.Timestamp(clock.origin) + since)
 
 
-def feature_values(table: Table, rows: CsvRows, features: Sequence[str]) -> NDArray[np.float32]:
-    """[N, F] the values of some columns, in the order of the rows."""
-    values = np.empty((len(rows.row), len(features)), np.float32)
-    for number, name in enumerate(features):
+def feature_values(table: Table, rows: CsvRows, columns: Columns) -> NDArray[np.float32]:
+    """[N, F] the inputs, in the order of the rows."""
+    values = np.empty((len(rows.row), len(columns.inputs)), np.float32)
+    place = 0
+    for name in columns.features:
         table.require("features", name)
-        values[:, number] = table.numbers(name)[rows.row]
+        known = columns.vocabulary.get(name)
+        block = table.numbers(name)[:, None] if known is None else one_hot(table, name, known)
+        values[:, place : place + block.shape[1]] = block[rows.row]
+        place += block.shape[1]
     return values
 
 
@@ -203,6 +225,7 @@ def dataset_of(
 ) -> Dataset:
     """The data set of a file, for training and for prediction; `cut` is that of `cut_sequences`."""
     start, length = cut
+    inputs, plain = columns.inputs, set(columns.features)
     forecast = columns.kind is Kind.FORECASTING
     return Dataset(
         name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
@@ -214,10 +237,11 @@ def dataset_of(
         y=y,
         group=torch.from_numpy(rows.group[start]),
         groups=rows.groups,
-        features=columns.features,
+        features=inputs,
+        one_hot=tuple(i for i, name in enumerate(inputs) if name not in plain),
         classes=columns.classes,
         targets=columns.targets,
-        target_column=columns.features.index(columns.target[0]) if forecast else None,
+        target_column=inputs.index(columns.target[0]) if forecast else None,
         time_unit="" if columns.clock.origin is None else "seconds",
         form="your own",
         files={table.path.name: table.sha256},

@@ -24,6 +24,7 @@ from nacre.drive.udacity.speed_control import SpeedController
 
 # Bytes of one WebSocket message. Above MAX_MESSAGE it is refused with an answer; above this, the connection ends.
 LARGEST_READ = 4 * 1024 * 1024
+MOST_CLIENTS = 16  # at once: each may hold up to LARGEST_READ of a message that it never ends
 
 PATH = "/socket.io/"
 ABOUT = "This is nacre's server for the Udacity simulator. It speaks WebSocket only, at /socket.io/.\n"
@@ -100,6 +101,10 @@ class UdacityServer:
 
     async def _listen(self, thread: ThreadPoolExecutor) -> Server:
         async def handle(connection: ServerConnection) -> None:
+            if len(self._links) >= MOST_CLIENTS:
+                self._warnings.warn("clients", f"closed a connection, {MOST_CLIENTS} clients are served already")
+                await connection.close(1013, f"at most {MOST_CLIENTS} clients")
+                return
             session = Session(self._driver, SpeedController(self._options.target_speed))
             link = Link(connection, session, thread, self._options.timeouts)
             self._links.add(link)

@@ -4,6 +4,7 @@ Many labelings are tried on the same columns, so both statistics come from matri
 each bin with each label, and the sums of each column over the steps with each label.
 """
 
+import math
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 TIE = 1e-9  # numbers that differ by no more than this share are equal
 _ELEMENTS = 2**23  # of a one-hot matrix
 _NUMBERS = 2**24  # permuted labels at a time
-_ONE_IN = 20  # 5 %
+ONE_IN = 20  # 5 %
 
 
 def quantile_bins(x: NDArray, bins: int) -> NDArray[np.int64]:
@@ -104,6 +105,30 @@ def _blocks(count: int, each: int) -> Iterator[slice]:
     return (slice(i, min(i + size, count)) for i in range(0, count, size))
 
 
+def arrangements(counts: NDArray[np.int64]) -> int:
+    """In how many ways labels of which there are so many can be given to as many samples.
+
+    Example:
+        >>> import numpy as np
+        >>> arrangements(np.array([2, 2])), arrangements(np.array([8, 8]))
+        (6, 12870)
+    """
+    parts = [int(count) for count in counts]
+    return math.factorial(sum(parts)) // math.prod(math.factorial(part) for part in parts)
+
+
+def most_information(counts: NDArray[np.int64], bins: int) -> float:
+    """Bits that a state cut into bins can have about labels of which there are so many, at most.
+
+    Example:
+        >>> import numpy as np
+        >>> most_information(np.array([4, 4]), 8), most_information(np.array([4, 4, 4, 4]), 2)
+        (1.0, 1.0)
+    """
+    share = counts[counts > 0] / counts.sum()
+    return min(float(-(share * np.log2(share)).sum()), math.log2(bins))
+
+
 class PermutationControl(StrEnum):
     """How labels are permuted."""
 
@@ -162,5 +187,5 @@ def threshold(best: NDArray[np.float64]) -> float:
         >>> threshold(np.arange(19.0)), threshold(np.arange(18.0)), threshold(np.arange(39.0))
         (18.0, inf, 37.0)
     """
-    allowed = (len(best) + 1) // _ONE_IN
+    allowed = (len(best) + 1) // ONE_IN
     return float(np.sort(best)[-allowed]) if allowed else float("inf")

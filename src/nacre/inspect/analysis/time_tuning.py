@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nacre._util.checks import whole
-from nacre.inspect.analysis.association import TIE, threshold
+from nacre.inspect.analysis.association import ONE_IN, TIE, threshold
 from nacre.inspect.analysis.bin_sums import BinSums, edges_of, label_of
 from nacre.inspect.analysis.labels import layer_of
 from nacre.inspect.analysis.lesion import Lesion
@@ -54,6 +54,7 @@ class TimeTuning:
         spread: [H, C, L] standard deviation in each bin.
         pairs: How many of all heads were looked at.
         permutations: Permutations that were tried.
+        runs: Runs of steps, of which permutations flip the signs.
     """
 
     layer: str
@@ -72,6 +73,14 @@ class TimeTuning:
     spread: NDArray[np.float64]
     pairs: int
     permutations: int
+    runs: int
+
+    @property
+    def hopeless(self) -> str:
+        """Why nothing could be above the threshold, whatever the neurons do; empty if something could."""
+        if (ways := 2 ** (self.runs - 1)) >= ONE_IN:  # all signs flipped are as good as none
+            return ""
+        return f"the signs of {self.runs} runs of steps can be flipped in {ways} ways only, {ONE_IN} are needed"
 
     @property
     def above(self) -> NDArray[np.bool_]:
@@ -149,6 +158,7 @@ def time_tuning(
     columns = (*(f"{group} {i}" for group in OF_CIRCUIT for i in range(chosen.sizes[group])), *GATES)
     found = [_head(head, edges, columns, permutations, seed) for head in heads]  # flips are those of all heads
     fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    runs = int(fields.pop("runs").min())
     best, label, silent = fields.pop("best").max(0), label_of(everything, edges), None
     if count := chosen.sizes["clock"]:
         # "#2" is a second call of the same layer.
@@ -167,6 +177,7 @@ def time_tuning(
         threshold=threshold(best),
         pairs=len(everything),
         permutations=permutations,
+        runs=runs,
     )
 
 
@@ -189,6 +200,7 @@ def _head(
         off = x - np.nan_to_num(means).T[label]  # from the curve
         spread = np.sqrt((off**2).T @ hot / counts)
     return {
+        "runs": np.array(signs.shape[1]),
         "counts": counts,
         "strength": strength,
         "null": null,

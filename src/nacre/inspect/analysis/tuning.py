@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from nacre._util.checks import whole
 from nacre.inspect.analysis.association import (
+    ONE_IN,
     TIE,
     PermutationControl,
     Permuted,
+    arrangements,
     associate,
+    most_information,
     quantile_bins,
     standardised,
     threshold,
@@ -85,6 +88,19 @@ class Tuning:
     def above(self) -> NDArray[np.bool_]:
         """[H, C] whose information is above the threshold."""
         return self.information > self.threshold * (1 + TIE)  # equal ones may differ by rounding
+
+    @property
+    def hopeless(self) -> str:
+        """Why nothing could be above the threshold, whatever the neurons do; empty if something could."""
+        seen = ", ".join(f"{name} {n}" for name, n in zip(self.names, self.counts, strict=True) if n)
+        if self.control is PermutationControl.SAMPLES and (ways := arrangements(self.counts)) < ONE_IN:
+            return (
+                f"the labels of {self.steps} samples ({seen}) can be arranged in {ways} ways only, {ONE_IN} needed"
+            )
+        if self.threshold * (1 + TIE) < (most := most_information(self.counts, self.bins)):
+            return ""
+        what = "samples" if self.control is PermutationControl.SAMPLES else "steps"
+        return f"with {self.steps} {what} ({seen}) chance gives the best of all {most:.3g} bits, all there are"
 
     def rows(self) -> list[Row]:
         """A row for each neuron and gate of each head, the most informative first.

@@ -19,6 +19,7 @@ from nacre.tasks.controls.simple import SEEN
 LINES = len(COLOURS)  # curves that a panel has room for; more are a heat map
 _ROOM = 390.0  # points that a strip of frames may take
 LETTERS = 14  # of a name
+_MUCH = 10  # times a curve's reach that the reach of all may be, if they are to share a scale
 
 
 def name_row(ax: Axes, name: str) -> None:
@@ -28,12 +29,19 @@ def name_row(ax: Axes, name: str) -> None:
 
 
 def draw_lines(
-    ax: Axes, times: NDArray, values: NDArray, names: Sequence[str], *, marker: str = "", line: str = "-"
+    ax: Axes,
+    times: NDArray,
+    values: NDArray,
+    names: Sequence[str],
+    *,
+    marker: str = "",
+    line: str = "-",
+    letters: int = LETTERS,
 ) -> None:
     """Curves [p, n] over moments [p], of six at most, with their names beside the panel."""
     few = marker or ("o" if len(times) < 3 else "")
     for column, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
-        label = style.short(name, LETTERS)
+        label = style.short(name, letters)
         (drawn,) = ax.plot(times, values[:, column], color=colour, linewidth=1.3, linestyle=line, label=label)
         drawn.set(marker=few, markersize=3)
     name_lines(ax)
@@ -92,12 +100,26 @@ def colour_bar(ax: Axes, mesh: ScalarMappable, label: str) -> None:
 def draw_many(ax: Axes, times: NDArray, values: NDArray, names: Sequence[str]) -> None:
     """Curves [p, n] as lines if they are few; else as rows of colours, each in units of its own spread."""
     if values.shape[1] <= LINES:
-        draw_lines(ax, times, values, names)
+        draw_lines(ax, times, *scaled_apart(ax, values, names), letters=2 * LETTERS)
         return
     spread = values.std(0)
     scaled = (values - values.mean(0)) / np.where(spread > 0, spread, 1.0)
     mesh = draw_heat(ax, times, scaled, Normalize(-3, 3))
     colour_bar(ax, mesh, "standard\ndeviations")
+
+
+def scaled_apart(ax: Axes, values: NDArray, names: Sequence[str]) -> tuple[NDArray, Sequence[str]]:
+    """Curves [p, n] and their names, as they are if one scale shows them all; else each from 0 to 1.
+
+    One scale does not show them all if it is ten times the reach of one of them.
+    """
+    low, high = values.min(0), values.max(0)
+    reach = high - low
+    if not (reach[reach > 0] * _MUCH < high.max() - low.min()).any():
+        return values, [style.short(name, LETTERS) for name in names]
+    ax.set_yticks([0, 1], labels=["least", "most"])
+    known = [f"{style.short(name, 8)} {a:.3g} to {b:.3g}" for name, a, b in zip(names, low, high, strict=True)]
+    return (values - low) / np.where(reach > 0, reach, 1.0), known
 
 
 def asked_steps(recording: Recording, layer: LayerRecording, sample: int, points: int) -> NDArray | None:
@@ -122,7 +144,8 @@ def draw_input(ax: Axes, recording: Recording, sample: int, times: NDArray) -> N
     if SEEN in names and len(first) == length:  # other steps hold zeros, which were not measured
         seen = values[:, names.index(SEEN)] > 0
         kept = [i for i, name in enumerate(names) if name != SEEN]
-        draw_lines(ax, times[seen], values[seen][:, kept], [names[i] for i in kept], marker=".", line="")
+        shown = scaled_apart(ax, values[seen][:, kept], [names[i] for i in kept])
+        draw_lines(ax, times[seen], *shown, marker=".", line="", letters=2 * LETTERS)
         return
     draw_many(ax, times[first], values, names)
     if len(names) > LINES:

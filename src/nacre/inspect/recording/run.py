@@ -68,7 +68,13 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
     trained = Run.open(run)
     result = trained.result
     network = trained.network(allow_nonfinite=True)  # whoever inspects it may want to see why
-    layers_of(network)
+    try:
+        layers_of(network)
+    except ValueError:
+        raise ValueError(
+            f"{run} is a run of {result.model}, which has no NAC layer to look into; choose one of "
+            "`nacre models nac*`"
+        ) from None
     task = trained.task(data_dir)
     data, split = task.data, task.splits[result.fold]
     unit: tuple[float, ...] = ()

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from rich.console import Console
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nacre._util.progress import bars
 from nacre.inspect.recording.recording import Recording
@@ -19,9 +17,8 @@ from nacre.inspect.recording.run import FOLDER, record_run
 from nacre.inspect.recording.writer import STORE
 from nacre.inspect.viewer.app import make_app
 from nacre.inspect.viewer.report import write_report
+from nacre.inspect.viewer.timeouts import TimeoutHttp
 from nacre.train.run import MODEL
-
-_HEADER_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -77,19 +74,6 @@ def open_recording(
             progress.update(bar, completed=done, total=of)
 
         return record_run(run, samples, data_dir=data_dir, progress=tell)
-
-
-class TimeoutHttp(H11Protocol):
-    """HTTP with a timeout for the header of the first request."""
-
-    def connection_made(self, transport: Any) -> None:  # noqa: ANN401  as uvicorn has it
-        """A client has connected."""
-        super().connection_made(transport)
-        self.loop.call_later(_HEADER_TIMEOUT, self._close_if_idle)
-
-    def _close_if_idle(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
 
 
 def serve(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:

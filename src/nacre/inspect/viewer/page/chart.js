@@ -4,10 +4,23 @@
   const { svg, format } = nacre;
   const LEFT = 46, RIGHT = 8, TOP = 6, BOTTOM = 16;
 
+  const MUCH = 10;  // times a line's reach that the reach of all may be, if they are to share a scale
+
+  // The smallest and the largest number of some lines, never the same.
+  function reachOf(columns) {
+    let low = Infinity, high = -Infinity;
+    for (const c of columns)
+      for (const value of [...(c.low || c.mean), ...(c.high || [])])
+        if (value !== null) { low = Math.min(low, value); high = Math.max(high, value); }
+    if (low === Infinity) return [0, 1];
+    return high - low < 1e-9 * Math.max(1, Math.abs(high)) ? [low - 0.5, high + 0.5] : [low, high];
+  }
+
   nacre.Chart = class {
-    // title: what it shows; names: of its lines; height: of its drawing; onPick: called with the time that was clicked.
-    constructor(parent, { title, names, height, onPick }) {
-      Object.assign(this, { names, height, data: null, overlay: null, cursor: null, marks: null });
+    // title: what it shows; names: of its lines; height: of its drawing; onPick: called with the time that was clicked;
+    // apart: whether lines of very different sizes, such as inputs in units of their own, have a scale each.
+    constructor(parent, { title, names, height, onPick, apart }) {
+      Object.assign(this, { names, height, apart, data: null, overlay: null, cursor: null, marks: null });
       this.element = nacre.html("div", { class: "panel chart" }, parent);
       this.head = nacre.html("p", { class: "title" }, this.element);
       this.title = title;
@@ -38,18 +51,19 @@
       return LEFT + ((time - from) / (to - from || 1)) * (this.width - LEFT - RIGHT);
     }
 
-    y(value) {
-      const [low, high] = this.reach;
+    y(value, i) {
+      const [low, high] = this.reaches && i !== undefined ? this.reaches[i] : this.reach;
       return this.height - BOTTOM - ((value - low) / (high - low || 1)) * (this.height - TOP - BOTTOM);
     }
 
     legend(values, changed) {
       const colours = nacre.colours();
-      this.head.replaceChildren(nacre.html("b", {}, null, this.title));
+      this.head.replaceChildren(nacre.html("b", {}, null, this.reaches ? `${this.title}, a scale each` : this.title));
       this.names.slice(0, this.data ? this.data.columns.length : 0).forEach((name, i) => {
         const key = nacre.html("span", { class: "key" }, this.head);
         nacre.html("i", {}, key).style.background = colours.lines[i % colours.lines.length];
-        key.append(values ? `${name} ${format(values[i])}` : name);
+        const own = this.reaches && this.reaches[i] ? ` (${format(this.reaches[i][0], 3)} to ${format(this.reaches[i][1], 3)})` : "";
+        key.append((values ? `${name} ${format(values[i])}` : name) + own);
       });
       if (changed) nacre.html("span", { class: "key changed" }, this.head, "dashed: with the lesion");
     }
@@ -60,12 +74,8 @@
       this.svg.replaceChildren();
       if (!this.data || !this.data.time.length) return;
       const { time, columns } = this.data, shown = this.overlay ? [...columns, ...this.overlay] : columns;
-      const all = shown.flatMap((c) => [...(c.low || c.mean), ...(c.high || [])]).filter((v) => v !== null);
-      let low = Infinity, high = -Infinity;
-      for (const value of all) { if (value < low) low = value; if (value > high) high = value; }
-      if (low === Infinity) { low = 0; high = 1; }
-      if (high - low < 1e-9 * Math.max(1, Math.abs(high))) { low -= 0.5; high += 0.5; }
-      this.reach = [low, high];
+      const [low, high] = this.reach = reachOf(shown), own = columns.map((column) => reachOf([column]));
+      this.reaches = this.apart && own.some(([a, b]) => b - a < (high - low) / MUCH) ? own : null;
       this.span = this.range || [time[0], time[time.length - 1]];
       this.axes(low, high);
       columns.forEach((column, i) => this.curve(column, i, ""));
@@ -81,7 +91,8 @@
       for (const value of [low, high]) {
         const y = this.y(value);
         svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, stroke: colours.line }, this.svg);
-        svg("text", { ...text, x: LEFT - 4, y: y + 4, "text-anchor": "end" }, this.svg).textContent = format(value, 3);
+        svg("text", { ...text, x: LEFT - 4, y: y + 4, "text-anchor": "end" }, this.svg)
+          .textContent = this.reaches ? (value === low ? "least" : "most") : format(value, 3);
       }
       this.ends(text);
     }
@@ -97,7 +108,7 @@
     curve(column, i, dashes) {
       const colours = nacre.colours(), { time } = this.data, other = dashes && this.data.columns.length === 1 ? 1 : 0;
       const colour = colours.lines[(i + other) % colours.lines.length];
-      const point = (j, values) => `${this.x(time[j]).toFixed(1)},${this.y(values[j]).toFixed(1)}`;
+      const point = (j, values) => `${this.x(time[j]).toFixed(1)},${this.y(values[j], i).toFixed(1)}`;
       const there = time.map((_, j) => j).filter((j) => j < column.mean.length && column.mean[j] !== null);
       if (column.low && !dashes) {
         const edge = [...there.map((j) => point(j, column.high)), ...there.map((j) => point(j, column.low)).reverse()];
@@ -106,7 +117,7 @@
       svg("polyline", { points: there.map((j) => point(j, column.mean)).join(" "), fill: "none", stroke: colour,
         "stroke-width": dashes ? 1.8 : 1.4, "stroke-dasharray": dashes, class: dashes ? "lesioned" : "intact" }, this.svg);
       if (there.length <= 220 && !dashes)  // few enough to show when they were
-        for (const j of there) svg("circle", { cx: this.x(time[j]).toFixed(1), cy: this.y(column.mean[j]).toFixed(1),
+        for (const j of there) svg("circle", { cx: this.x(time[j]).toFixed(1), cy: this.y(column.mean[j], i).toFixed(1),
           r: 1.3, fill: colour }, this.svg);
     }
 

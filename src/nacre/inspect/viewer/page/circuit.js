@@ -12,7 +12,7 @@
       this.element = nacre.html("div", { class: "panel circuit" }, parent);
       this.note = nacre.html("p", { class: "title" }, this.element);
       this.svg = svg("svg", { height: HEIGHT, tabindex: 0, role: "group",
-        "aria-label": "Circuit. Arrows go from neuron to neuron, Enter silences one." }, this.element);
+        "aria-label": `Circuit. Arrows go from neuron to neuron${on.pick ? ", Enter silences one" : ""}.` }, this.element);
       this.names = groups.flatMap(([group, size]) => Array.from({ length: size }, (_, i) => [group, i]));
       this.svg.addEventListener("keydown", (event) => this.key(event));
     }
@@ -81,15 +81,18 @@
       this.dots = this.place.map(({ x, y, r }, column) => {
         const dot = svg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: r.toFixed(1), stroke: colours.faint, "stroke-width": 0.6,
           class: "neuron", "data-column": column, "data-name": this.name(column) }, this.svg);
-        dot.style.cursor = "pointer";
         dot.addEventListener("pointerenter", () => this.show(column));
-        dot.addEventListener("click", () => this.on.pick(column));
+        if (this.on.pick) {
+          dot.style.cursor = "pointer";
+          dot.addEventListener("click", () => this.on.pick(column));
+        }
         return dot;
       });
       const { ink, faint } = colours, font = { "font-family": "system-ui, sans-serif", "text-anchor": "middle" };
       for (const { group, size, x, y } of this.titles) {
         const title = svg("text", { ...font, x, y, fill: ink, "font-size": 12, class: "group", "data-group": group }, this.svg);
         title.textContent = `${group} ${size}`;
+        if (!this.on.pickGroup) continue;
         title.style.cursor = "pointer";
         svg("title", {}, title).textContent = `silence all ${size} ${group} neurons of this head`;
         title.addEventListener("click", () => this.on.pickGroup(group));
@@ -185,7 +188,7 @@
 
     key(event) {
       const move = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: "before", ArrowRight: "after" }[event.key];
-      if (event.key === "Enter" && this.focus >= 0) this.on.pick(this.focus);
+      if (event.key === "Enter" && this.focus >= 0 && this.on.pick) this.on.pick(this.focus);
       else if (move === undefined) return;
       else if (this.focus < 0) this.show(0);
       else if (typeof move === "number") this.show(Math.max(0, Math.min(this.names.length - 1, this.focus + move)));

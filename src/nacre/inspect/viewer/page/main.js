@@ -127,6 +127,9 @@
     views = about.runs.map((run, i) => new nacre.View(find("views"), i, run, { pick: go, problem: report,
       several: about.runs.length > 1 }));
     nacre.views = views;
+    if (!views.some((view) => view.alive)) find("silencing").textContent = nacre.source.report ?
+      "This file cannot run the model: to silence neurons, open the run with `nacre view`." :
+      "This recording holds no model, so nothing can be silenced.";
     listen();
     await choose(0);
     nacre.measured.first = performance.now();

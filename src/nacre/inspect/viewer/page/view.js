@@ -27,6 +27,9 @@
 
     get seen() { return this.about.layers[this.layer]; }
     get params() { return { run: this.number, sample: this.sample, layer: this.layer, head: this.head }; }
+    // Whether the model can run again: a report cannot run it, and some recordings hold none.
+    get alive() { return this.about.lesions && !nacre.source.report; }
+
     get length() { return this.seen.lengths[this.sample]; }
 
     // Another sample, layer or head: everything is asked for anew.
@@ -54,17 +57,19 @@
       for (let i = 0; i < seen.heads; i++) html("option", { value: i }, this.headChooser, i);
       this.left.replaceChildren();
       this.right.replaceChildren();
-      this.circuit = new nacre.Circuit(this.left, seen.groups, { hover: (column) => this.inspect(column),
-        pick: (column) => this.toggle({ column }), pickGroup: (group) => this.toggle({ group }) });
+      const silence = this.alive ? { pick: (column) => this.toggle({ column }), pickGroup: (group) => this.toggle({ group }) } : {};
+      this.circuit = new nacre.Circuit(this.left, seen.groups, { hover: (column) => this.inspect(column), ...silence });
       this.circuit.mode = nacre.mode;
       this.lesionList = html("div", { class: "lesions" }, this.left);
       this.inspector = html("div", { class: "inspector", "aria-live": "polite" }, this.left);
-      html("p", { class: "note" }, this.inspector, "Point at a neuron to see its trace; click it to silence it.");
+      const click = this.alive ? "; click it to silence it" : "";
+      html("p", { class: "note" }, this.inspector, `Point at a neuron to see its trace${click}.`);
       this.charts = {};
       if (about.frames) {
         this.picture = html("img", { class: "picture", alt: "What the network sees at this step" }, this.right);
       } else {
-        this.charts.input = new nacre.Chart(this.right, { title: "Input", names: about.features, height: 110, onPick: pick });
+        this.charts.input = new nacre.Chart(this.right, { title: "Input", names: about.features, height: 110, onPick: pick,
+          apart: true });
       }
       this.arcs = new nacre.Arcs(this.right, { title: "Attention", height: 70, onPick: pick });
       const answer = about.once ? "Read-out of each step" : about.classes ? "Answer (scores)" : "Answer";
@@ -166,7 +171,7 @@
       html("b", { class: "who" }, head, this.circuit.name(column));
       head.append(`, head ${this.head} `);
       this.stateText = html("span", {}, head);
-      if (this.about.lesions && !nacre.source.report) {
+      if (this.alive) {
         const silence = html("button", { type: "button" }, head, "silence");
         silence.addEventListener("click", () => this.toggle({ column }));
       }
@@ -176,6 +181,7 @@
       const list = html("div", { class: "synapses" }, this.inspector);
       for (const { source, target, weight, outgoing } of this.circuit.synapsesOf(column, 6)) {
         const words = `${outgoing ? `→ ${this.circuit.name(target)}` : `← ${this.circuit.name(source)}`} ${format(weight)}`;
+        if (!this.alive) { html("span", {}, list, words); continue; }
         const cut = html("button", { type: "button", title: "cut this synapse" }, list, words);
         cut.addEventListener("click", () => this.toggle({ column: source, target }));
       }
@@ -221,11 +227,6 @@
 
     // Silence, or let speak again: a neuron { column }, a synapse { column, target } or a group { group }.
     toggle(what) {
-      if (!this.about.lesions || nacre.source.report) {
-        this.on.problem(new Error(nacre.source.report ? "a report cannot run the model; open the run with `nacre view` for lesions"
-          : "this recording holds no model, so nothing can be silenced"));
-        return;
-      }
       const neuron = (column) => { const [group, index] = this.circuit.names[column]; return { group, index }; };
       const lesion = what.group ? { group: what.group, head: this.head } : { ...neuron(what.column), head: this.head };
       if (what.target !== undefined) lesion.target = neuron(what.target);
