@@ -13,7 +13,7 @@ from scipy.interpolate import CubicHermiteSpline
 import nacre
 from nacre.models import contiformer as module
 from nacre.models._base import Steps
-from nacre.models._contiformer_curve import Curve
+from nacre.models._contiformer_curve import QueryCurve
 from reference.compare import assert_rows_same
 from reference.contiformer import contiformer, pair_by_quadrature, pair_by_solver
 from support.hypothesis import examples
@@ -126,7 +126,7 @@ def test_queries_follow_the_spline_of_scipy():
     spline = CubicHermiteSpline(time[0].numpy(), query[0].numpy(), np.concatenate([secants[:1], secants]))
     steps = Steps(query, time, None, None)
     for nodes in (3, 5):
-        got, there, _ = Curve(query, steps, steps, None).at(nodes)
+        got, there, _ = QueryCurve(query, steps, steps, None).at(nodes)
         close(got, torch.from_numpy(spline(there.numpy())), 1e-12)
 
 

@@ -13,10 +13,10 @@ from nacre.models._base import Questions, Steps
 # A cubic whose end slopes are at most this many times its mean slope is monotone. Here it bounds the ratio of an
 # interval to the one before, so that the curve does not overshoot after two stamps that are close together.
 _MAX_RATIO = 3.0
-_PARTS = Polynomial((0, 0, 2, -1)), Polynomial((0, 1, -2, 1))  # of D_a and p_a D_(a-1), see `Curve`
+_PARTS = Polynomial((0, 0, 2, -1)), Polynomial((0, 1, -2, 1))  # of D_a and p_a D_(a-1), see `QueryCurve`
 
 
-class Curve:
+class QueryCurve:
     """Queries at any time: a cubic Hermite spline whose slope at an observation is that of the interval before.
 
     From observation a to a + 1, at the share r of that interval:
@@ -59,16 +59,11 @@ class Curve:
         are those of the curve if there are three nodes or more. Of fewer, they are such that the sum is the exact
         integral wherever the other factor is a polynomial of lower degree than their number.
         """
-        points, weights = np.polynomial.legendre.leggauss(nodes)
-        parts = [
-            self.value.new_tensor(part.convert(kind=Legendre, domain=[0, 1]).truncate(nodes)((points + 1) / 2))
-            for part in _PARTS
-        ]
-        rise, slope = (part.unsqueeze(-1) for part in parts)
+        points, weights, *parts = _rule(nodes)
+        rise, slope = (self.value.new_tensor(part).unsqueeze(-1) for part in parts)
         query = self.value.unsqueeze(2) + rise * self.rise.unsqueeze(2) + slope * self.slope.unsqueeze(2)
-        share = self.gap.new_tensor((points + 1) / 2)
-        time = self.start.unsqueeze(-1) + self.gap.unsqueeze(-1) * share
-        return query, time, self.value.new_tensor(weights / 2)
+        time = self.start.unsqueeze(-1) + self.gap.unsqueeze(-1) * self.gap.new_tensor(points)
+        return query, time, self.value.new_tensor(weights)
 
     def to_steps(self, pieces: Tensor) -> Tensor:
         """Integrals [B, R, T, H] from observations to all steps, given those [B, R, P, H] over pieces."""
@@ -78,6 +73,15 @@ class Curve:
             return outward
         answers = _to_questions(outward, pieces[:, :, between:], self.questions.before)
         return torch.cat([outward, answers], 2).take_along_dim(self.questions.place[:, None, :, None], 2)
+
+
+@torch.compiler.assume_constant_result
+def _rule(nodes: int) -> tuple[list[float], ...]:
+    """Points and weights of a rule on [0, 1], and both parts of a piece there, as low polynomials see them."""
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    points, weights = (points + 1) / 2, weights / 2
+    parts = [part.convert(kind=Legendre, domain=[0, 1]).truncate(nodes)(points) for part in _PARTS]
+    return tuple(numbers.tolist() for numbers in (points, weights, *parts))
 
 
 def _between(query: Tensor, time: Tensor) -> list[Tensor]:

@@ -13,7 +13,7 @@ from nacre._util.tracing import inside_torch_func, values_are_hidden
 from nacre.io import saveable
 from nacre.layer.dynamics import LONGEST
 from nacre.models._base import AttentionModel, Steps, heads_of
-from nacre.models._contiformer_curve import Curve
+from nacre.models._contiformer_curve import QueryCurve
 from nacre.models._contiformer_flow import Field, Knots
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
@@ -76,7 +76,7 @@ class ContiFormer(AttentionModel):
     These are the paper's equations. Splines with backward differences, which never look ahead, and the field
     f = sigmoid(LayerNorm(W y + w t + b)) over all heads together are those of the authors' code. Ours: f gets the
     time since the observation instead of the stamp, and the input no encoding of absolute time, so only
-    differences of stamps matter; there is no dropout; and `Curve` says how the spline treats close and equal
+    differences of stamps matter; there is no dropout; and `QueryCurve` says how the spline treats close and equal
     stamps. Where no time passes between i and j, a_ij is q_i . k_j / sqrt(D).
 
     A step that only asks is answered as if it were one more observation, but no key.
@@ -148,7 +148,7 @@ class ContiFormer(AttentionModel):
         keys = knots.solve(self.key_field, self.key_proj(seen))  # [B, R, M, d]
         values = knots.solve(self.value_field, self.value_proj(seen))
         q = self.query_proj(h)
-        score = self._scores(q, keys, span, Curve(q, steps, known, questions), knots)
+        score = self._scores(q, keys, span, QueryCurve(q, steps, known, questions), knots)
         if self.causal:
             last = torch.arange(seen.shape[1], device=h.device).expand_as(known.time).unsqueeze(-1)
             last = last if questions is None else questions.join(last, questions.before.unsqueeze(-1))
@@ -160,7 +160,7 @@ class ContiFormer(AttentionModel):
             score = score.masked_fill(~allowed.view(*known.time.shape, 1, 1), -torch.inf)
         return _by_blocks(partial(_mix, knots), score.softmax(1), values, span).squeeze(1)
 
-    def _scores(self, q: Tensor, keys: Tensor, span: Tensor, curve: Curve, knots: Knots) -> Tensor:
+    def _scores(self, q: Tensor, keys: Tensor, span: Tensor, curve: QueryCurve, knots: Knots) -> Tensor:
         """Mean products of queries and keys between two steps: [B, R, T, H]."""
         query, time, weights = curve.at(self.nodes)
         passed = time.flatten(1).unsqueeze(1) - curve.time.unsqueeze(2)  # [B, R, P nodes]
