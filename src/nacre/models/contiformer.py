@@ -13,7 +13,7 @@ from nacre._util.tracing import inside_torch_func, values_are_hidden
 from nacre.io import saveable
 from nacre.layer.dynamics import LONGEST
 from nacre.models._base import AttentionModel, Steps, heads_of
-from nacre.models._contiformer_curve import QueryCurve
+from nacre.models._contiformer_curve import QueryCurve, gauss
 from nacre.models._contiformer_flow import Field, Knots
 from nacre.models._registry import ModelInfo, register
 from nacre.models._search_space import Whole
@@ -118,6 +118,7 @@ class ContiFormer(AttentionModel):
     ) -> None:
         super().__init__(d_input, d_model, num_heads, time_scale)
         self.nodes = whole("nodes", nodes, 1)
+        self.rule = gauss(nodes)
         self.unfolds = whole("unfolds", unfolds, 1)
         self.d_feedforward = whole("d_feedforward", d_feedforward, 1)
         self.causal = flag("causal", causal)
@@ -162,12 +163,12 @@ class ContiFormer(AttentionModel):
 
     def _scores(self, q: Tensor, keys: Tensor, span: Tensor, curve: QueryCurve, knots: Knots) -> Tensor:
         """Mean products of queries and keys between two steps: [B, R, T, H]."""
-        query, time, weights = curve.at(self.nodes)
+        query, time = curve.at(self.rule)
         passed = time.flatten(1).unsqueeze(1) - curve.time.unsqueeze(2)  # [B, R, P nodes]
         products = _by_blocks(
             partial(_products, self.num_heads, knots), query.flatten(1, 2).unsqueeze(1), keys, passed
         )
-        products = weights @ products.unflatten(2, time.shape[1:])  # [B, R, P, H]
+        products = q.new_tensor(self.rule.weights) @ products.unflatten(2, time.shape[1:])  # [B, R, P, H]
         # A unit in which the longest spans and products with them fit into single precision.
         unit = (span.abs().amax((1, 2)) / _FAR).clamp(min=1)[:, None, None]
         gap = (curve.gap.unsqueeze(1) / unit).to(q.dtype).unsqueeze(-1)
