@@ -13,7 +13,7 @@ from scipy.interpolate import CubicHermiteSpline
 import nacre
 from nacre.models import contiformer as module
 from nacre.models._base import Steps
-from nacre.models._contiformer_curve import Curve
+from nacre.models._contiformer_curve import QueryCurve, gauss
 from reference.compare import assert_rows_same
 from reference.contiformer import contiformer, pair_by_quadrature, pair_by_solver
 from support.hypothesis import examples
@@ -78,8 +78,7 @@ def test_parity_contiformer_converges_to_dopri5():
     with torch.no_grad():
         want = contiformer(model, x[0], time[0], pair_by_solver)[None]
         fine = (model(x, time=time) - want).abs().max().item()
-        model.nodes, model.unfolds = 1, 1
-        default = (model(x, time=time) - want).abs().max().item()
+        default = (make()(x, time=time) - want).abs().max().item()
     assert fine < 1e-6
     assert fine < default < 0.02
 
@@ -126,7 +125,7 @@ def test_queries_follow_the_spline_of_scipy():
     spline = CubicHermiteSpline(time[0].numpy(), query[0].numpy(), np.concatenate([secants[:1], secants]))
     steps = Steps(query, time, None, None)
     for nodes in (3, 5):
-        got, there, _ = Curve(query, steps, steps, None).at(nodes)
+        got, there = QueryCurve(query, steps, steps, None).at(gauss(nodes))
         close(got, torch.from_numpy(spline(there.numpy())), 1e-12)
 
 
@@ -208,7 +207,7 @@ def test_stamps_that_meet_are_the_limit_of_stamps_that_are_close(causal):
 def test_each_option_matters():
     x, time = data()
     default = make()(x, time=4 * time)
-    for option in ({"nodes": 2}, {"unfolds": 2}, {"causal": True}, {"time_scale": 2.0}):
+    for option in ({"nodes": 1}, {"unfolds": 2}, {"causal": True}, {"time_scale": 2.0}):
         assert not torch.allclose(make(**option)(x, time=4 * time), default, rtol=1e-7), option
 
 

@@ -1,6 +1,7 @@
 """The curve of ContiFormer's queries, and integrals along it."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,10 +15,27 @@ from nacre.models._questions import Questions
 # A cubic whose end slopes are at most this many times its mean slope is monotone. Here it bounds the ratio of an
 # interval to the one before, so that the curve does not overshoot after two stamps that are close together.
 _MAX_RATIO = 3.0
-_PARTS = Polynomial((0, 0, 2, -1)), Polynomial((0, 1, -2, 1))  # of D_a and p_a D_(a-1), see `Curve`
+_PARTS = Polynomial((0, 0, 2, -1)), Polynomial((0, 1, -2, 1))  # of D_a and p_a D_(a-1), see `QueryCurve`
 
 
-class Curve:
+class Rule(NamedTuple):
+    """A Gauss-Legendre rule on [0, 1], and both parts of a piece at its points, see `QueryCurve.at`."""
+
+    points: list[float]
+    weights: list[float]
+    rise: list[float]
+    slope: list[float]
+
+
+def gauss(nodes: int) -> Rule:
+    """The rule of so many nodes."""
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    points, weights = (points + 1) / 2, weights / 2
+    parts = [part.convert(kind=Legendre, domain=[0, 1]).truncate(nodes)(points) for part in _PARTS]
+    return Rule(*(numbers.tolist() for numbers in (points, weights, *parts)))
+
+
+class QueryCurve:
     """Queries at any time: a cubic Hermite spline whose slope at an observation is that of the interval before.
 
     From observation a to a + 1, at the share r of that interval:
@@ -53,23 +71,17 @@ class Curve:
             pieces = [torch.cat(pair, 1) for pair in zip(_between(observed, self.time), around, strict=True)]
         self.start, self.gap, self.value, self.rise, self.slope = pieces  # [B, P] float64 twice, [B, P, d]
 
-    def at(self, nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """What integrates products with the curve over its pieces: queries [B, P, nodes, d], times and weights.
+    def at(self, rule: Rule) -> tuple[Tensor, Tensor]:
+        """What integrates products with the curve over pieces: queries [B, P, nodes, d] and times [B, P, nodes].
 
-        The times [B, P, nodes] are those of a Gauss-Legendre rule in each piece, its weights [nodes]. The queries
-        are those of the curve if there are three nodes or more. Of fewer, they are such that the sum is the exact
-        integral wherever the other factor is a polynomial of lower degree than their number.
+        The queries are those of the curve at the times if there are three nodes or more. Of fewer, they are such
+        that the sum is the exact integral wherever the other factor is a polynomial of lower degree than their
+        number.
         """
-        points, weights = np.polynomial.legendre.leggauss(nodes)
-        parts = [
-            self.value.new_tensor(part.convert(kind=Legendre, domain=[0, 1]).truncate(nodes)((points + 1) / 2))
-            for part in _PARTS
-        ]
-        rise, slope = (part.unsqueeze(-1) for part in parts)
+        rise, slope = (self.value.new_tensor(part).unsqueeze(-1) for part in (rule.rise, rule.slope))
         query = self.value.unsqueeze(2) + rise * self.rise.unsqueeze(2) + slope * self.slope.unsqueeze(2)
-        share = self.gap.new_tensor((points + 1) / 2)
-        time = self.start.unsqueeze(-1) + self.gap.unsqueeze(-1) * share
-        return query, time, self.value.new_tensor(weights / 2)
+        time = self.start.unsqueeze(-1) + self.gap.unsqueeze(-1) * self.gap.new_tensor(rule.points)
+        return query, time
 
     def to_steps(self, pieces: Tensor) -> Tensor:
         """Integrals [B, R, T, H] from observations to all steps, given those [B, R, P, H] over pieces."""
