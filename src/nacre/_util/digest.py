@@ -39,5 +39,5 @@ def differences(instance: "DataclassInstance") -> dict[str, Any]:
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if default is MISSING or value != default:
             nested = is_dataclass(value) and not isinstance(value, type)
-            found[field.name] = differences(value) if nested else value
+            found[field.name] = differences(value) if nested else value  # pyright: ignore[reportArgumentType]
     return found

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from nacre._util.checks import there_are, whole
+from nacre._util.foreign_code import is_reference
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
-from nacre.models._registry import list_models
+from nacre.models._registry import list_models, model_info
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
@@ -199,7 +200,9 @@ def cells(grid: Grid, tasks: Sequence[Task], models: Sequence[str]) -> Iterator[
 
 
 def expand_models(names: Iterable[str]) -> list[str]:
-    """Names of models from names and patterns, and controls that are named in full, each once, in the order given.
+    """Names of models from names and patterns, each once, in the order given.
+
+    Controls and models of others, package.module:factory, are named in full.
 
     Example:
         >>> expand_models(["sdpa", "nac-0*"])
@@ -207,7 +210,9 @@ def expand_models(names: Iterable[str]) -> list[str]:
     """
     chosen: dict[str, None] = {}
     for name in names:
-        found = [name] if name in CONTROLS else list_models(name)
+        found = [name] if name in CONTROLS or is_reference(name) else list_models(name)
+        if is_reference(name):
+            model_info(name)  # says what is wrong before anything is run
         if not found:
             raise ValueError(f"no model {name!r}; {there_are(name, [*list_models(), *CONTROLS])}")
         chosen.update(dict.fromkeys(found))

@@ -2,12 +2,14 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nacre._util.files import read_object, write_atomic
+from nacre._util.foreign_code import UntrustedCode, package_list
 from nacre._util.tensors import first_nonfinite
 from nacre._util.text import json_text
 from nacre.data.tables.columns import Columns
@@ -38,10 +40,15 @@ class Run:
 
     directory: Path
     result: Result
+    trust: tuple[str, ...] = ()  # packages whose code its network may import
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "Run":
+    def open(cls, path: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> "Run":
         """The run in a directory.
+
+        Args:
+            path: The directory.
+            trust: Packages whose code may be imported, as in `nacre.load`.
 
         Raises:
             FileNotFoundError: If there is none, or it was not finished.
@@ -53,7 +60,7 @@ class Run:
             raise FileNotFoundError(f"{directory} is no finished run; {_instead(directory)}")
         try:
             result = parse(decode(file.read_bytes()), directory)
-            run = cls(directory, result)
+            run = cls(directory, result, package_list(trust))
             return run if result.record["format"] > 1 else run._upgraded()
         except ValueError as error:
             raise _damaged(file, directory, error) from None
@@ -105,7 +112,9 @@ class Run:
                 f"{self.directory} holds no network; controls are not saved, choose the run of a model"
             )
         try:
-            network = load(path, allow_nonfinite=True)
+            network = load(path, allow_nonfinite=True, trust=self.trust)
+        except UntrustedCode:
+            raise
         except (ValueError, OSError) as error:
             raise _damaged(path, self.directory, error) from None
         if not isinstance(network, TaskNetwork):
