@@ -15,7 +15,7 @@ from nacre._util.text import json_text
 from nacre.data.tables.columns import Columns
 from nacre.io import load
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import Recipe, load_recipe, to_toml
+from nacre.tasks.recipe import Profile, Recipe, list_recipes, load_recipe, to_toml
 from nacre.tasks.task import Task, load_task
 from nacre.train.format1 import upgrade
 from nacre.train.result import RESULT, Result, decode, parse
@@ -138,10 +138,14 @@ class Run:
         return load_task(self.recipe, data_dir)
 
     def _upgraded(self) -> "Run":
-        """With the checksums of today, where its recipe is there to compute them."""
-        if not (self.directory / RECIPE).is_file():
+        """With the checksums of today, where its recipe is there to compute them, or nacre comes with it."""
+        if (self.directory / RECIPE).is_file():
+            recipe = self.recipe
+        elif self.result.task in list_recipes() and self.result.profile in [*Profile]:
+            recipe = load_recipe(self.result.task).at(Profile(self.result.profile))
+        else:
             return self
-        return replace(self, result=parse(upgrade(self.result.record, self.recipe), self.directory))
+        return replace(self, result=parse(upgrade(self.result.record, recipe), self.directory))
 
 
 def _instead(directory: Path) -> str:
