@@ -90,6 +90,12 @@ def test_an_entry_point_is_listed_and_needs_no_trust(stranger, tmp_path, monkeyp
         "sha256": one.identity.source,
     }
     assert isinstance(nacre.load(one.directory), nacre.TaskNetwork)
+    (tmp_path / "site" / f"{stranger}-1.5.dist-info" / "entry_points.txt").unlink()
+    foreign_code.offers.cache_clear()
+    with pytest.raises(
+        ValueError, match=f"with a model of others, '{stranger}:Decay' of {stranger} 1.5: .*unknown"
+    ):
+        Run.open(one.directory).network()
 
 
 @pytest.fixture

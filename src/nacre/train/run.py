@@ -116,6 +116,9 @@ class Run:
         except UntrustedCode:
             raise
         except (ValueError, OSError) as error:
+            if source := self.result.record.get("source"):
+                made = f"{source['reference']!r} of {source['package'] or 'a file'}"
+                raise ValueError(f"{path} was trained with a model of others, {made}: {error}") from None
             raise _damaged(path, self.directory, error) from None
         if not isinstance(network, TaskNetwork):
             why = f"it is a {type(network).__name__}, wanted a network that `nacre train` made"
