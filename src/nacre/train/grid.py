@@ -18,7 +18,7 @@ from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.cell_files import known_fingerprints
+from nacre.train.cell_files import known_cells
 from nacre.train.run_cell import help_with, run_cell
 from nacre.train.scale.options import Executor, Scale
 from nacre.train.scale.worker_group import FAILURES, WorkerGroup, join_group
@@ -177,7 +177,10 @@ def unknown_cells(todo: list[Cell], known: Sequence[Path], report: GridReport) -
     """Those of which no finished cell with the same fingerprint is at these places; says how many are."""
     if not known:
         return todo
-    fingerprints = known_fingerprints(known)
+    found = known_cells(known)
+    for line in found.damaged:
+        report.note(line)
+    fingerprints = {result.fingerprint for result in found.results}
     left = [cell for cell in todo if cell.fingerprint() not in fingerprints]
     places = ", ".join(map(str, known))
     report.note(f"{len(todo) - len(left)} of {len(todo)} cells are in {places}; {len(left)} are left to run")
