@@ -23,7 +23,7 @@ import nacre
 from nacre._util.files import cache_folder, write_atomic
 from nacre._util.text import json_text
 from nacre.data.batches import POOL, Augmented, Indexed, Rounds, steps_of_epoch
-from nacre.data.files.catalogue import entry
+from nacre.data.files.catalogue import CATALOG
 from nacre.data.files.store import find
 from nacre.tasks.augment import augmentation_of
 from nacre.tasks.network import TaskNetwork
@@ -41,7 +41,7 @@ PLACES = (3, 1, 5)  # sixths: of the batches in order of length, the middle one 
 def load(recipe: Recipe, drives: Path | None) -> Task | None:
     """The task, or None if its data is not on this machine."""
     name = recipe.data["name"].removesuffix("-gaps")
-    if entry(name).forms and find(name) is None:
+    if name in CATALOG and CATALOG[name].forms and find(name) is None:
         return None
     try:
         return load_task(recipe, drives if name == "carracing" else None)

@@ -18,8 +18,9 @@ from nacre.layer.encoder import NACEncoder as NACEncoder
 from nacre.layer.sensory import SensoryGate as SensoryGate
 from nacre.layer.streaming import StreamState as StreamState
 from nacre.layer.trace import Trace as Trace
+from nacre.models._check import check_model as check_model
+from nacre.models._info import ModelInfo as ModelInfo
 from nacre.models._recurrent_state import RecurrentState as RecurrentState
-from nacre.models._registry import ModelInfo as ModelInfo
 from nacre.models._registry import create as create
 from nacre.models._registry import list_models as list_models
 from nacre.models._registry import model_info as model_info

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from nacre._util.budget import at_most
 from nacre._util.files import read_object, write_atomic
+from nacre._util.foreign_code import UntrustedCode, names_from_a_file, trusting
 from nacre._util.tensors import EXTRA_STATE, compare, first_nonfinite, has_fractions, type_of
 from nacre._version import __version__
 
@@ -101,7 +102,9 @@ def _kind_of(model: nn.Module) -> str:
     )
 
 
-def load(directory: str | os.PathLike[str], *, allow_nonfinite: bool = False) -> nn.Module:
+def load(
+    directory: str | os.PathLike[str], *, allow_nonfinite: bool = False, trust: Sequence[str] = ()
+) -> nn.Module:
     """Load what `save` wrote, onto the CPU, in the types it was saved in and in evaluation mode.
 
     To train it further, call `.train()` on it. No random numbers are drawn.
@@ -109,6 +112,8 @@ def load(directory: str | os.PathLike[str], *, allow_nonfinite: bool = False) ->
     Args:
         directory: What `save` wrote, or the directory of a run, whose network is loaded.
         allow_nonfinite: Whether to accept weights that are NaN or infinite.
+        trust: Packages whose code may be imported, where the network was trained around a model of theirs. Models
+            of nacre, and those that installed packages offer as entry points, need none.
 
     Raises:
         OSError: If there is no saved model (`FileNotFoundError`), or a file cannot be read.
@@ -133,7 +138,7 @@ def load(directory: str | os.PathLike[str], *, allow_nonfinite: bool = False) ->
         raise ValueError(f"{path} is damaged ({path.stat().st_size:,} bytes, checksum differs); copy it again")
     with _as_value_error(f"{path} is damaged, it holds no tensors"):
         file = safe_open(path, "pt")
-    with file, _as_value_error(f"{directory / _HEADER} does not describe its weights"):
+    with file, trusting(trust), _as_value_error(f"{directory / _HEADER} does not describe its weights"):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  mapped, not read
         model = _module(header, tensors)
         model.load_state_dict({name: t.clone() for name, t in tensors.items()}, assign=True)
@@ -197,7 +202,7 @@ def _module(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     """
     # Far above what a module with these tensors takes while it is made, and far below gigabytes beside small ones.
     limit = 2**18 + 8 * sum(t.numel() for t in tensors.values()) + 5000 * len(tensors)
-    with at_most(limit), torch.random.fork_rng(devices=[]):
+    with at_most(limit), torch.random.fork_rng(devices=[]), names_from_a_file():
         model = _KINDS[header["kind"]].from_config(header["config"])
     expected = model.state_dict()
     if not any(name.endswith(EXTRA_STATE) for name in tensors):
@@ -217,7 +222,7 @@ def _as_value_error(message: str) -> Iterator[None]:
     """What a constructor, or a reader, raises because of what a file says."""
     try:
         yield
-    except OSError:
+    except (OSError, UntrustedCode):
         raise
     except Exception as error:
         text = error if isinstance(error, TypeError | ValueError | RuntimeError) else repr(error)

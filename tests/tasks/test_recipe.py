@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nacre.data.files.catalogue import CATALOG, DERIVED
+from nacre.data.files.catalogue import loader_of
 from nacre.tasks.listing import print_tasks
 from nacre.tasks.recipe import (
     ImageRecipe,
@@ -50,15 +50,15 @@ PAPER = {
 
 
 def test_the_shipped_tasks():
-    assert list_recipes() == SHIPPED
+    assert {*SHIPPED} <= {*list_recipes()}
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", list_recipes())
 def test_shipped_recipes_load_and_come_back_from_toml(name):
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.summary
-    assert recipe.data["name"] in {*CATALOG, *DERIVED}
+    assert callable(loader_of(recipe.data["name"]))
     assert parse_recipe(to_toml(recipe), name) == recipe
     assert load_recipe(Path(name)) == recipe
 

@@ -7,7 +7,7 @@ import pytest
 
 from nacre.tasks.recipe import Profile
 from nacre.train import cell
-from nacre.train.cell_files import Added, add_results, known_fingerprints
+from nacre.train.cell_files import Added, add_results, known_cells
 from nacre.train.grid import run_grid
 from nacre.train.report.results import find_results
 from nacre.train.report.tables import markdown_table
@@ -135,8 +135,14 @@ def test_the_commands_add_and_show(tmp_path, monkeypatch, capsys):
     assert ",nac,False,0.15" in (tmp_path / "table.csv").read_text()
 
 
-def test_fingerprints_are_those_of_runs_and_lines(tmp_path):
+def test_known_cells_are_those_of_runs_and_lines(tmp_path):
     write_run(tmp_path / "runs", fingerprint="one")
     write_run(tmp_path / "more", "sdpa", fingerprint="two")
     add_results([tmp_path / "more"], tmp_path / "kept")
-    assert known_fingerprints([tmp_path / "runs", tmp_path / "kept"]) == {"one", "two"}
+    (tmp_path / "empty").mkdir()
+    (write_run(tmp_path / "runs", "cta") / "result.json").write_text("{")
+    found = known_cells([tmp_path / "runs", tmp_path / "kept", tmp_path / "empty"])
+    assert [result.fingerprint for result in found.results] == ["one", "two"]
+    assert len(found.damaged) == 1
+    with pytest.raises(FileNotFoundError, match="gone is not there; known must name folders"):
+        known_cells([tmp_path / "gone"])

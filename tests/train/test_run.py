@@ -8,6 +8,9 @@ import pytest
 from nacre import NAC
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork
+from nacre.tasks.recipe import Profile, load_recipe
+from nacre.train.format1 import old_digest
+from nacre.train.identity import Identity
 from nacre.train.run import Run
 from nacre.train.run_cell import run_cell
 from support.runs import fields, write_run
@@ -94,5 +97,13 @@ def test_a_network_that_diverged_is_opened_only_if_asked_for(finished, tmp_path)
 
 
 def test_a_result_of_format_1_without_recipe_opens_as_it_is(tmp_path):
-    run = Run.open(write_run(tmp_path))
-    assert run.result.record == json.loads(json.dumps(fields()))
+    for task in ("mine", "ettm1"):  # the checksum of its recipe is not that of the shipped one
+        run = Run.open(write_run(tmp_path, task=task))
+        assert run.result.record == json.loads(json.dumps(fields(task=task)))
+
+
+def test_a_result_of_format_1_of_a_shipped_recipe_gets_the_checksums_of_today(tmp_path):
+    recipe = load_recipe("ettm1").at(Profile.QUICK)
+    run = Run.open(write_run(tmp_path, recipe=old_digest(recipe)))
+    assert run.result.record["format"] == 2
+    assert run.result.fingerprint == Identity(recipe, "nac", 0, "d" * 64, "split0", Profile.QUICK).fingerprint

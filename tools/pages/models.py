@@ -1,8 +1,8 @@
 """docs/models.md, from the registry, results/counterparts.json and results/zoo."""
 
-from nacre.models import list_models, model_info, model_options
+from nacre.models import model_info, model_options
 from nacre.models._listing import parameters
-from nacre.models._registry import KINDS
+from nacre.models._registry import KINDS, own_models
 
 from ._shared import bench, columns, load, number, table
 
@@ -19,17 +19,17 @@ def models() -> str:
         "checked against": "{checked}",
     }
     rows = []
-    for info in map(model_info, list_models()):
+    for info in map(model_info, own_models()):
         yes = {"time": "yes" if info.uses_time else "no", "is_causal": "yes" if info.causal else "no"}
         cost = info.cost.replace(" ", "\N{NO-BREAK SPACE}")
         rows.append(vars(info) | yes | {"cost": cost, "size": parameters(info.name)})
-    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS if kind != "other"}
     return "\n".join(f"### {kind}\n\n{columns(formats, some, text=True)}" for kind, some in kinds.items())
 
 
 def options() -> str:
     """Options of the baselines, with their defaults."""
-    found = {name: model_options(name) for name in list_models()}
+    found = {name: model_options(name) for name in own_models()}
     body = [
         (f"`{name}`", ", ".join(f"`{option}={value!r}`" for option, value in mine.items()) or "none")
         for name, mine in found.items()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre._util.checks import choice
+from nacre._util.foreign_code import is_reference
 from nacre.models._registry import create, list_models
 
 REFERENCE = "torch-mha"  # what every ratio compares with
@@ -72,7 +73,7 @@ def resolve(names: Iterable[str]) -> list[str]:
     for name in split(names):
         if name == _TORCH_NAC and not _has_torch_nac():
             raise ValueError("models names 'torch-nac', which is not installed; pip install --no-deps torch-nac")
-        matches = fnmatch.filter(options, name)
+        matches = [name] if is_reference(name) else fnmatch.filter(options, name)
         if not matches:
             choice("models", name, options)
         found.update(dict.fromkeys(matches))
@@ -93,9 +94,11 @@ def build(name: str, d_model: int, num_heads: int) -> nn.Module:
         >>> build("torch-gru", 8, 2)(torch.zeros(1, 5, 8)).shape
         torch.Size([1, 5, 8])
     """
+    torch.manual_seed(0)
+    if is_reference(name):
+        return _zoo(name, d_model, num_heads)
     builders = _builders()
     choice("model", name, builders)
-    torch.manual_seed(0)
     return builders[name](d_model, num_heads)
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from nacre.cli.options import Jobs, Rate, SkipBad
+from nacre._util.foreign_code import trusting
+from nacre.cli.options import Jobs, Rate, SkipBad, Trust
 
 bearings = Typer(help="What is left of a bearing's life.", no_args_is_help=True)
 
@@ -25,8 +26,10 @@ def bearings_predict(
     rate: Rate = None,
     skip_bad: SkipBad = False,
     jobs: Jobs = None,
+    trust: Trust = None,
 ) -> None:
     """Draw the degradation curve of new recordings, with the band of all fold models."""
     from nacre.bearings.predict import predict_bearings
 
-    predict_bearings(run, files, out, rate, skip_bad, jobs)
+    with trusting(trust or ()):
+        predict_bearings(run, files, out, rate, skip_bad, jobs)

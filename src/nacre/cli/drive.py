@@ -5,7 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from nacre.cli.options import Host, Jobs, Results
+from nacre._util.foreign_code import trusting
+from nacre.cli.options import Host, Jobs, Results, Trust
 from nacre.drive.carracing.policy import Decision
 
 drive = Typer(help="Record drives, race networks, and see what they look at.", no_args_is_help=True)
@@ -53,11 +54,13 @@ def drive_race(
         Decision, Option(help="Actions take turns by their probability, or always the likeliest.")
     ] = Decision.TURNS,
     jobs: Jobs = None,
+    trust: Trust = None,
 ) -> None:
     """Let networks drive tracks that they have never seen. Start it again to resume."""
     from nacre.drive.carracing.race import Race, run_race
 
-    run_race(Race(runs, episodes, seed, randomize, out, limit, film, decide, jobs))
+    with trusting(trust or ()):
+        run_race(Race(runs, episodes, seed, randomize, out, limit, film, decide, jobs))
 
 
 @drive.command("udacity")
@@ -66,8 +69,10 @@ def drive_udacity(
     port: Annotated[int, Option(help="Port; the released simulators connect to 4567.", min=0, max=65535)] = 4567,
     host: Host = "127.0.0.1",
     speed: Annotated[float, Option(help="Speed to keep, in miles per hour.", min=1, max=30)] = 15.0,
+    trust: Trust = None,
 ) -> None:
     """Drive the car of Udacity's simulator: start this, then the simulator in autonomous mode. Ctrl-C ends it."""
     from nacre.drive.udacity.driver import drive_simulator
 
-    drive_simulator(run, host, port, speed)
+    with trusting(trust or ()):
+        drive_simulator(run, host, port, speed)

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from nacre.cli.options import DataDir, Host
+from nacre._util.foreign_code import trusting
+from nacre.cli.options import DataDir, Host, Trust
 from nacre.inspect.options import FigureKind, What
 
 _Samples = Annotated[int, Option(help="Sequences or drives to record, if there is no recording yet.", min=1)]
@@ -42,12 +43,14 @@ def inspect(
     samples: _Samples = 8,
     again: _Again = False,
     data_dir: DataDir = None,
+    trust: Trust = None,
 ) -> None:
     """Draw what happens inside a trained NAC, or write tables: tuning, gates, lesions, dead neurons."""
     from nacre.inspect.command import InspectOptions, inspect_run
 
     shown = (figure and str(figure), out, layer, head, sample, step)
-    inspect_run(InspectOptions(run, *shown, what, output, permutations, samples, steps, again, data_dir))
+    with trusting(trust or ()):
+        inspect_run(InspectOptions(run, *shown, what, output, permutations, samples, steps, again, data_dir))
 
 
 def view(
@@ -62,8 +65,10 @@ def view(
     samples: _Samples = 8,
     again: _Again = False,
     data_dir: DataDir = None,
+    trust: Trust = None,
 ) -> None:
     """Watch every neuron of a trained NAC in the browser, in step with its input. Ctrl-C ends it."""
     from nacre.inspect.viewer.command import ViewOptions, view
 
-    view(ViewOptions(runs, samples, again, host, port, data_dir, export, sample))
+    with trusting(trust or ()):
+        view(ViewOptions(runs, samples, again, host, port, data_dir, export, sample))

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option, echo
 
-from nacre.cli.options import DataDir
+from nacre._util.foreign_code import trusting
+from nacre.cli.options import DataDir, Trust
 from nacre.tasks.recipe import Precision, Profile
 from nacre.train.scale.options import Cluster, Executor, Processes, Scale
 
@@ -24,7 +25,12 @@ def train(
     tasks: Annotated[list[str], Argument(help="Tasks, see `nacre tasks`, or recipes of your own (.toml).")],
     model: Annotated[
         list[str] | None,
-        Option("--model", "-m", help="Models or patterns such as 'nac-*', repeated.", show_default="nac"),
+        Option(
+            "--model",
+            "-m",
+            help="Models, patterns such as 'nac-*', or package.module:factory; repeated.",
+            show_default="nac",
+        ),
     ] = None,
     profile: Annotated[
         Profile,
@@ -116,9 +122,11 @@ def predict(
     run: Annotated[Path, Argument(help="Directory of a run, such as runs/my/nac/fold0-seed0.")],
     csv: Annotated[Path, Argument(help="Table with the columns of the training file; no target needed.")],
     out: Annotated[Path, Option(help="Where predictions go.")] = Path("predictions.csv"),
+    trust: Trust = None,
 ) -> None:
     """Predict for a new CSV file with a run that was trained on one."""
     from nacre.train.predict import write_predictions
 
-    write_predictions(run, csv, out)
+    with trusting(trust or ()):
+        write_predictions(run, csv, out)
     echo(f"wrote {out}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from nacre._util.checks import choice, did_you_mean, flag, real, whole
+from nacre._util.checks import choice, did_you_mean
+from nacre._util.options import Flag, Integer, Number, OneOf, check_options
 from nacre.layer.dynamics import Mode
 from nacre.native.activations import ACTIVATIONS
 from nacre.wiring.builders import DEFAULT_SEED, MAX_SPARSITY, WiringKind, default_backbone_units
@@ -46,16 +45,8 @@ class Match(StrEnum):
     """It is added to phi, and so is whether the time between them is what the query looks for."""
 
 
-# With the least value of each.
-_INTEGERS = {"d_model": 2, "num_heads": 1, "euler_steps": 1, "seed": 0, "near": 0, "clock": 0}
-_INTEGERS_OR_NONE = {"d_input": 1, "top_k": 1, "block_size": 1, "reach": 1, "settle_steps": 1, "backbone_units": 5}
-# Every query has top_k columns, be there keys for them or not, and every settle step its rows in a program.
-_LARGEST: dict[str, int] = {"top_k": 2**20, "settle_steps": 1024, "clock": 12}
-_CHOICES = {"mode": Mode, "phi": Phi, "selection": Selection, "match": Match, "activation": ACTIVATIONS}
-
-
 class RareOptions(TypedDict, total=False):
-    """Rarely used options of `NAC`; see `NACConfig` for their meaning."""
+    """Rarely used options of `NAC`, as its keywords; `NACConfig` declares what they are."""
 
     phi: str
     selection: str
@@ -82,89 +73,76 @@ class RareOptions(TypedDict, total=False):
 class NACConfig:
     """All options of a `NAC` layer; those from `d_model` to `dropout` are explained there.
 
-    Attributes:
-        phi: Range of the content target: "sigmoid", "tanh" or "linear".
-        selection: How the keys of a query are chosen: "sqrt" (blocks of neighbours) or "exact" (compares all).
-        block_size: Keys in a block of "sqrt"; None for floor(sqrt(S)), where a row has S valid keys, and for 64 in
-            causal layers.
-        reach: Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold
-            `top_k` keys, as in the paper.
-        near: How many of a query's `top_k` keys are the nearest in time, whatever they hold; the others are the
-            best matches. Without time stamps, the nearest by place. In causal layers, the latest.
-        match: How the likeness of query and key acts on a logit directly: "none" (the paper), "start" (it is where
-            the logit starts), "content" (it is added to phi) or "both" (likeness and elapsed time are added to
-            phi). Keys are then chosen by it, and the choice learns.
-        gain: Initial strength of the match, > 0.
-        clock: Time scales of the clock neurons, by which the circuit knows the time from key to query: two neurons
-            for each scale, its cosine and sine. 0 for none (the paper). Scales are 4 apart, with `time_scale` in
-            the middle; without time stamps, the circuit is told how many valid steps lie between.
-        euler_steps: Least number of steps of mode "euler".
-        settle_steps: Steps in which the backbone settles; None for max(4, what the wiring needs).
-        activation: Nonlinearity of the neurons.
-        sensory_activation: That of the sensory neurons; None for the same.
-        omega_min: Smallest decay rate.
-        integrate: Whether values are weighted with the internal time t (the paper's integral).
-        share_backbone: One circuit for all heads instead of one each.
-        backbone_units: Neurons of a generated backbone; None for the paper's d_model + floor(d_model / 0.6).
-        time_scale: Time stamps are divided by this; choose about the typical time between related events.
-        seed: Seed of generated wirings. Weights come from torch's global generator.
-        bias: Whether neurons, gates and output have additive constants.
+    Each option is declared here, with its type, check, default and meaning; `RareOptions` names those that `NAC`
+    takes as further keywords.
     """
 
-    d_model: int
-    num_heads: int
-    d_input: int | None = None
-    top_k: int | None = 8
-    mode: str = "exact"
-    sparsity: float = 0.5
+    d_model: Annotated[int, Integer(2)]
+    num_heads: Annotated[int, Integer(1)]
+    d_input: Annotated[int | None, Integer(1)] = None
+    top_k: Annotated[int | None, Integer(1, 2**20)] = 8  # every query has so many columns, be there keys or not
+    mode: Annotated[str, OneOf(Mode)] = "exact"
+    sparsity: Annotated[float, Number(0.0, MAX_SPARSITY)] = 0.5
     wiring: str | Wiring = "ncp"
-    causal: bool = False
-    dropout: float = 0.0
-    phi: str = "sigmoid"
-    selection: str = "sqrt"
-    block_size: int | None = None
-    reach: int | None = None
-    near: int = 0
-    match: str = "none"
-    gain: float = 8.0
-    clock: int = 0
-    euler_steps: int = 6
-    settle_steps: int | None = None
-    activation: str = "tanh"
-    sensory_activation: str | None = None
-    omega_min: float = 1e-3
-    integrate: bool = True
-    share_backbone: bool = False
-    backbone_units: int | None = None
-    time_scale: float = 1.0
-    seed: int = DEFAULT_SEED
-    bias: bool = True
+    causal: Annotated[bool, Flag()] = False
+    dropout: Annotated[float, Number(0.0, 1.0)] = 0.0
+    phi: Annotated[str, OneOf(Phi)] = "sigmoid"
+    """Range of the content target: "sigmoid", "tanh" or "linear"."""
+    selection: Annotated[str, OneOf(Selection)] = "sqrt"
+    """How the keys of a query are chosen: "sqrt" (blocks of neighbours) or "exact" (compares all)."""
+    block_size: Annotated[int | None, Integer(1)] = None
+    """Keys in a block of "sqrt"; None for floor(sqrt(S)), where a row has S valid keys, and for 64 in causal
+    layers."""
+    reach: Annotated[int | None, Integer(1)] = None
+    """Keys with which "sqrt" compares a query, in whole blocks; None for as few blocks as hold `top_k` keys,
+    as in the paper."""
+    near: Annotated[int, Integer(0)] = 0
+    """How many of a query's `top_k` keys are the nearest in time, whatever they hold; the others are the best
+    matches. Without time stamps, the nearest by place. In causal layers, the latest."""
+    match: Annotated[str, OneOf(Match)] = "none"
+    """How the likeness of query and key acts on a logit directly: "none" (the paper), "start" (it is where the
+    logit starts), "content" (it is added to phi) or "both" (likeness and elapsed time are added to phi). Keys
+    are then chosen by it, and the choice learns."""
+    gain: Annotated[float, Number(0.0, open_low=True)] = 8.0
+    """Initial strength of the match, > 0."""
+    clock: Annotated[int, Integer(0, 12)] = 0
+    """Time scales of the clock neurons, by which the circuit knows the time from key to query: two neurons for
+    each scale, its cosine and sine. 0 for none (the paper). Scales are 4 apart, with `time_scale` in the
+    middle; without time stamps, the circuit is told how many valid steps lie between."""
+    euler_steps: Annotated[int, Integer(1)] = 6
+    """Least number of steps of mode "euler"."""
+    settle_steps: Annotated[int | None, Integer(1, 1024)] = None  # each has its rows in a program
+    """Steps in which the backbone settles; None for max(4, what the wiring needs)."""
+    activation: Annotated[str, OneOf(ACTIVATIONS)] = "tanh"
+    """Nonlinearity of the neurons."""
+    sensory_activation: Annotated[str | None, OneOf(ACTIVATIONS)] = None
+    """That of the sensory neurons; None for the same."""
+    omega_min: Annotated[float, Number(0.0, open_low=True)] = 1e-3
+    """Smallest decay rate."""
+    integrate: Annotated[bool, Flag()] = True
+    """Whether values are weighted with the internal time t (the paper's integral)."""
+    share_backbone: Annotated[bool, Flag()] = False
+    """One circuit for all heads instead of one each."""
+    backbone_units: Annotated[int | None, Integer(5)] = None
+    """Neurons of a generated backbone; None for the paper's d_model + floor(d_model / 0.6)."""
+    time_scale: Annotated[float, Number(0.0, open_low=True)] = 1.0
+    """Time stamps are divided by this; choose about the typical time between related events."""
+    seed: Annotated[int, Integer(0)] = DEFAULT_SEED
+    """Seed of generated wirings. Weights come from torch's global generator."""
+    bias: Annotated[bool, Flag()] = True
+    """Whether neurons, gates and output have additive constants."""
 
     def __post_init__(self) -> None:
         """Check every option, and how they fit together."""
-        for name, least in _INTEGERS.items():
-            whole(name, getattr(self, name), least, _LARGEST.get(name, sys.maxsize))
+        check_options(self)
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model}, num_heads={self.num_heads}"
             )
-        for name, least in _INTEGERS_OR_NONE.items():
-            if (value := getattr(self, name)) is not None:
-                whole(name, value, least, _LARGEST.get(name, sys.maxsize))
-        for name, allowed in _CHOICES.items():
-            choice(name, getattr(self, name), allowed)
-        if self.sensory_activation is not None:
-            choice("sensory_activation", self.sensory_activation, ACTIVATIONS)
         if self.top_k is not None and self.near > self.top_k:
             raise ValueError(f"near must be at most top_k={self.top_k}, of which it is a part, got {self.near}")
         if self.match == Match.START and self.mode == Mode.STEADY:
             raise ValueError("match='start' needs mode 'exact' or 'euler': a steady logit has forgotten its start")
-        for name in ("causal", "integrate", "share_backbone", "bias"):
-            flag(name, getattr(self, name))
-        for name, high in (("sparsity", MAX_SPARSITY), ("dropout", 1.0)):
-            object.__setattr__(self, name, real(name, getattr(self, name), 0.0, high))
-        for name in ("gain", "omega_min", "time_scale"):
-            object.__setattr__(self, name, real(name, getattr(self, name), 0.0, math.inf, open_low=True))
         if isinstance(self.wiring, str):
             choice("wiring", self.wiring, WiringKind)
         else:

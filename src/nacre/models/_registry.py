@@ -3,44 +3,14 @@
 import fnmatch
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
 from nacre._util.checks import choice, did_you_mean, there_are, whole
+from nacre.models._info import KINDS, ModelInfo
 from nacre.models._search_space import Space
-
-KINDS = ("CT-RNN", "DT-attention", "CT-attention", "NAC")
-
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """What the registry knows about a model.
-
-    Attributes:
-        name: Name for `nacre.create`.
-        kind: "NAC", "CT-RNN", "DT-attention" or "CT-attention", as in the paper's table.
-        paper: Who published it, and when.
-        summary: One line.
-        uses_time: Whether time stamps change its output.
-        causal: Whether step i depends on steps up to i only, as created by default.
-        cost: How time grows with the length T, the width d and the model's own sizes.
-        checked: What its outputs were compared with in the tests.
-        in_paper: Whether it is a row of the paper's results table.
-        version: Raised when the outputs of a saved model change; part of the fingerprint of a cell.
-    """
-
-    name: str
-    kind: str
-    paper: str
-    summary: str
-    uses_time: bool
-    causal: bool
-    cost: str
-    checked: str
-    in_paper: bool = False
-    version: int = 1
+from nacre.models._strangers import GROUP, Stranger, find_stranger, stranger_names
 
 
 class _Entry(NamedTuple):
@@ -74,13 +44,18 @@ def register(
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names of the registered models that match a shell-style pattern.
+    """Names of the models that match a shell-style pattern: those of nacre, and of installed packages.
 
     Example:
         >>> list_models("nac-0*")
         ['nac-02s', 'nac-05sfc', 'nac-09s']
     """
-    return sorted(fnmatch.filter(_REGISTRY, pattern))
+    return sorted(fnmatch.filter({*_REGISTRY, *stranger_names()}, pattern))
+
+
+def own_models() -> list[str]:
+    """Names of the models of nacre itself."""
+    return sorted(_REGISTRY)
 
 
 def model_info(name: str) -> ModelInfo:
@@ -97,7 +72,7 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
     """Make a model of the zoo.
 
     Args:
-        name: One of `list_models()`.
+        name: One of `list_models()`, or package.module:factory, a class or function of your own.
         d_input: Width of the input.
         d_model: Width of the output.
         num_heads: Number of heads, where the model has any.
@@ -121,7 +96,10 @@ def create(name: str, *, d_input: int, d_model: int, num_heads: int, **options: 
                 raise TypeError(f"{name} has no option {option!r}{takes} {', '.join(allowed) or 'none'}")
     whole("num_heads", num_heads, 1)
     heads = {"num_heads": num_heads} if has_heads(name) else {}
-    return factory(d_input=d_input, d_model=d_model, **heads, **options)
+    model = factory(d_input=d_input, d_model=d_model, **heads, **options)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{name} must make a torch.nn.Module, got a {type(model).__name__}")
+    return model
 
 
 def model_options(name: str) -> dict[str, Any] | None:
@@ -157,7 +135,28 @@ def model_space(name: str) -> Space:
     return dict(_find(name).space)
 
 
+def model_stranger(name: str) -> Stranger | None:
+    """A model that is not of nacre; None for those that are."""
+    return None if name in _REGISTRY else find_stranger(name)
+
+
+def model_folder(name: str) -> str:
+    """The name of a model as that of a folder.
+
+    Example:
+        >>> model_folder("mydecay.models:Decay")
+        'mydecay.models.Decay'
+    """
+    return name.replace(":", ".")
+
+
 def _find(name: str) -> _Entry:
-    if name not in _REGISTRY:
-        raise ValueError(f"unknown model {name!r}; {there_are(name, list_models())}")
-    return _REGISTRY[name]
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    stranger = find_stranger(name)
+    if stranger is None:
+        raise ValueError(
+            f"unknown model {name!r}; {there_are(name, list_models())}; models of your own are named "
+            f"package.module:factory, or offered by an installed package (entry points {GROUP!r})"
+        )
+    return _Entry(stranger.info, stranger.factory, stranger.space, {})

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Activation(NamedTuple):
+class Nonlinearity(NamedTuple):
     """A nonlinearity.
 
     Attributes:
@@ -33,13 +33,13 @@ class Activation(NamedTuple):
         return max(-self.low, self.high)
 
 
-ACTIVATIONS: dict[str, Activation] = {
-    "tanh": Activation(torch.tanh, -1.0, 1.0, span=2.0, code=0),
-    "sigmoid": Activation(torch.sigmoid, 0.0, 1.0, span=1.0, code=1),
-    "relu": Activation(torch.relu, low=0.0, code=2),
-    "elu": Activation(nn.functional.elu, low=-1.0, span=1.0),
-    "gelu": Activation(nn.functional.gelu, low=-0.17),
-    "silu": Activation(nn.functional.silu, low=-0.2785),
-    "softsign": Activation(nn.functional.softsign, -1.0, 1.0, span=2.0, code=3),
-    "identity": Activation(lambda x: x, code=4),
+ACTIVATIONS: dict[str, Nonlinearity] = {
+    "tanh": Nonlinearity(torch.tanh, -1.0, 1.0, span=2.0, code=0),
+    "sigmoid": Nonlinearity(torch.sigmoid, 0.0, 1.0, span=1.0, code=1),
+    "relu": Nonlinearity(torch.relu, low=0.0, code=2),
+    "elu": Nonlinearity(nn.functional.elu, low=-1.0, span=1.0),
+    "gelu": Nonlinearity(nn.functional.gelu, low=-0.17),
+    "silu": Nonlinearity(nn.functional.silu, low=-0.2785),
+    "softsign": Nonlinearity(nn.functional.softsign, -1.0, 1.0, span=2.0, code=3),
+    "identity": Nonlinearity(lambda x: x, code=4),
 }

@@ -71,5 +71,5 @@ class ModelStack(nn.Module):
     def aux_loss(self) -> Tensor | None:
         """What the models add to the loss; None if nothing."""
         models: list[Any] = [block.attention for block in self.blocks]
-        losses = [model.aux_loss for model in models if model.aux_loss is not None]
+        losses = [loss for model in models if (loss := getattr(model, "aux_loss", None)) is not None]
         return torch.stack(losses).sum() if losses else None

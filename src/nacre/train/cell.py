@@ -9,7 +9,8 @@ from pathlib import Path
 from nacre._util.files import write_atomic
 from nacre._util.locks import hold_lock
 from nacre.data.splits import Split
-from nacre.models import model_info
+from nacre.models._registry import model_folder, model_info, model_stranger
+from nacre.models._strangers import Stranger
 from nacre.tasks.controls import CONTROLS
 from nacre.tasks.recipe import Precision, Profile
 from nacre.tasks.task import Task
@@ -34,7 +35,7 @@ class Cell:
     @property
     def directory(self) -> Path:
         """The run directory."""
-        return self.out / self.task.recipe.name / self.model / f"fold{self.fold}-seed{self.seed}"
+        return self.out / self.task.recipe.name / model_folder(self.model) / f"fold{self.fold}-seed{self.seed}"
 
     @property
     def split(self) -> Split:
@@ -45,6 +46,11 @@ class Cell:
     def version(self) -> int:
         """The version of the model; 1 for controls."""
         return 1 if self.model in CONTROLS else model_info(self.model).version
+
+    @cached_property
+    def stranger(self) -> Stranger | None:
+        """The model, if it is not of nacre."""
+        return None if self.model in CONTROLS else model_stranger(self.model)
 
     @cached_property
     def identity(self) -> Identity:
@@ -58,6 +64,7 @@ class Cell:
             self.profile,
             self.precision,
             self.version,
+            "" if self.stranger is None else self.stranger.source,
         )
 
     def fingerprint(self) -> str:

@@ -56,9 +56,23 @@ def add_results(places: Sequence[Path], to: Path = FOLDER) -> tuple[Added, Found
     return added, found
 
 
-def known_fingerprints(places: Iterable[Path]) -> frozenset[str]:
-    """Fingerprints of the finished cells below some places: runs, or such files."""
-    return frozenset(r.fingerprint for place in places for r in find_results(place).results)
+def known_cells(places: Iterable[Path]) -> Found:
+    """The finished cells below some places, runs or such files; an empty folder holds none.
+
+    Raises:
+        FileNotFoundError: If one of the places is not there.
+    """
+    known = Found([], [])
+    for place in places:
+        if not place.exists():
+            raise FileNotFoundError(f"{place} is not there; known must name folders of runs or of finished cells")
+        try:
+            found = find_results(place)
+        except FileNotFoundError:  # nothing yet
+            continue
+        known.results.extend(found.results)
+        known.damaged.extend(found.damaged)
+    return known
 
 
 def _merge(there: Iterable[Result], more: Iterable[Result], added: Added) -> list[Result]:

@@ -11,15 +11,16 @@ from rich.progress import Progress
 
 from nacre._util.checks import there_are, whole
 from nacre._util.files import named
+from nacre._util.foreign_code import is_reference
 from nacre._util.hearing import heard
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
-from nacre.models._registry import list_models
+from nacre.models._registry import list_models, model_info
 from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.cell_files import known_fingerprints
+from nacre.train.cell_files import known_cells
 from nacre.train.estimate import Estimate, in_words
 from nacre.train.run_cell import help_with, run_cell
 from nacre.train.scale.options import Executor, Scale
@@ -210,7 +211,10 @@ def unknown_cells(todo: list[Cell], known: Sequence[Path], report: GridReport) -
     """Those of which no finished cell with the same fingerprint is at these places; says how many are."""
     if not known:
         return todo
-    fingerprints = known_fingerprints(known)
+    found = known_cells(known)
+    for line in found.damaged:
+        report.note(line)
+    fingerprints = {result.fingerprint for result in found.results}
     left = [cell for cell in todo if cell.fingerprint() not in fingerprints]
     places = ", ".join(map(str, known))
     report.note(f"{len(todo) - len(left)} of {len(todo)} cells are in {places}; {len(left)} are left to run")
@@ -233,7 +237,9 @@ def cells(grid: Grid, tasks: Sequence[Task], models: Sequence[str]) -> Iterator[
 
 
 def expand_models(names: Iterable[str]) -> list[str]:
-    """Names of models from names and patterns, and controls that are named in full, each once, in the order given.
+    """Names of models from names and patterns, each once, in the order given.
+
+    Controls and models of others, package.module:factory, are named in full.
 
     Example:
         >>> expand_models(["sdpa", "nac-0*"])
@@ -241,7 +247,9 @@ def expand_models(names: Iterable[str]) -> list[str]:
     """
     chosen: dict[str, None] = {}
     for name in names:
-        found = [name] if name in CONTROLS else list_models(name)
+        found = [name] if name in CONTROLS or is_reference(name) else list_models(name)
+        if is_reference(name):
+            model_info(name)  # says what is wrong before anything is run
         if not found:
             raise ValueError(f"no model {name!r}; {there_are(name, [*list_models(), *CONTROLS])}")
         chosen.update(dict.fromkeys(found))

@@ -46,7 +46,7 @@ class Training(L.LightningModule):
         loss = self._loss(batch)
         several = self.group.size > 1
         self.log(TRAIN_LOSS, loss.detach(), on_step=False, on_epoch=True, batch_size=1, sync_dist=several)
-        aux: Tensor | None = self.network.layer.aux_loss  # pyright: ignore[reportAssignmentType]
+        aux: Tensor | None = getattr(self.network.layer, "aux_loss", None)  # models of others need not have it
         if aux is None:
             return loss
         return loss + (self._weighted(aux, self._tokens(batch)) if several else aux)

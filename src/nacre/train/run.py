@@ -2,18 +2,20 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nacre._util.files import read_object, write_atomic
+from nacre._util.foreign_code import UntrustedCode, package_list
 from nacre._util.tensors import first_nonfinite
 from nacre._util.text import json_text
 from nacre.data.tables.columns import Columns
 from nacre.io import load
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import Recipe, load_recipe, to_toml
+from nacre.tasks.recipe import Profile, Recipe, list_recipes, load_recipe, to_toml
 from nacre.tasks.task import Task, load_task
 from nacre.train.format1 import upgrade
 from nacre.train.result import RESULT, Result, decode, parse
@@ -38,10 +40,15 @@ class Run:
 
     directory: Path
     result: Result
+    trust: tuple[str, ...] = ()  # packages whose code its network may import
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "Run":
+    def open(cls, path: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> "Run":
         """The run in a directory.
+
+        Args:
+            path: The directory.
+            trust: Packages whose code may be imported, as in `nacre.load`.
 
         Raises:
             FileNotFoundError: If there is none, or it was not finished.
@@ -53,7 +60,7 @@ class Run:
             raise FileNotFoundError(f"{directory} is no finished run; {_instead(directory)}")
         try:
             result = parse(decode(file.read_bytes()), directory)
-            run = cls(directory, result)
+            run = cls(directory, result, package_list(trust))
             return run if result.record["format"] > 1 else run._upgraded()
         except ValueError as error:
             raise _damaged(file, directory, error) from None
@@ -105,8 +112,13 @@ class Run:
                 f"{self.directory} holds no network; controls are not saved, choose the run of a model"
             )
         try:
-            network = load(path, allow_nonfinite=True)
+            network = load(path, allow_nonfinite=True, trust=self.trust)
+        except UntrustedCode:
+            raise
         except (ValueError, OSError) as error:
+            if source := self.result.record.get("source"):
+                made = f"{source['reference']!r} of {source['package'] or 'a file'}"
+                raise ValueError(f"{path} was trained with a model of others, {made}: {error}") from None
             raise _damaged(path, self.directory, error) from None
         if not isinstance(network, TaskNetwork):
             why = f"it is a {type(network).__name__}, wanted a network that `nacre train` made"
@@ -129,10 +141,14 @@ class Run:
         return load_task(self.recipe, data_dir)
 
     def _upgraded(self) -> "Run":
-        """With the checksums of today, where its recipe is there to compute them."""
-        if not (self.directory / RECIPE).is_file():
+        """With the checksums of today, where its recipe is there to compute them, or nacre comes with it."""
+        if (self.directory / RECIPE).is_file():
+            recipe = self.recipe
+        elif self.result.task in list_recipes() and self.result.profile in [*Profile]:
+            recipe = load_recipe(self.result.task).at(Profile(self.result.profile))
+        else:
             return self
-        return replace(self, result=parse(upgrade(self.result.record, self.recipe), self.directory))
+        return replace(self, result=parse(upgrade(self.result.record, recipe), self.directory))
 
 
 def _instead(directory: Path) -> str:

@@ -160,6 +160,7 @@ def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
         "column": task.recipe.column,
         "model": cell.model,
         "version": cell.version,
+        **({} if cell.stranger is None else {"source": cell.stranger.describe()}),
         "control": cell.model in CONTROLS,
         "fold": cell.fold,
         "folds": len(task.splits),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from nacre._util.checks import choice
@@ -145,10 +146,20 @@ def entry(name: str) -> CatalogEntry:
 
 
 def loader_of(name: str) -> Callable[..., Dataset]:
-    """The reader of a data set; those that read files take `data_dir`."""
+    """The reader of a data set; those that read files take `data_dir`.
+
+    One that reads no files needs no entry: `my-waves` is made by `load_my_waves` of data/sets/my_waves.py.
+    """
+    if name in CATALOG or name in DERIVED:
+        module, function = (DERIVED[name] if name in DERIVED else entry(name).loader).split(":")
+        return getattr(import_module(f"nacre.data.sets.{module}"), function)
+    module = str(name).replace("-", "_")
+    if module.isidentifier() and find_spec(f"nacre.data.sets.{module}") is not None:
+        reader = getattr(import_module(f"nacre.data.sets.{module}"), f"load_{module}", None)
+        if reader is not None:
+            return reader
     choice("data set", name, (*CATALOG, *DERIVED))
-    module, function = (DERIVED[name] if name in DERIVED else entry(name).loader).split(":")
-    return getattr(import_module(f"nacre.data.sets.{module}"), function)
+    raise AssertionError
 
 
 def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nacre._util.foreign_code import trusted_packages, trusting
 from nacre.drive.carracing.episode import Driver
 from nacre.drive.carracing.expert import Expert
 from nacre.drive.carracing.policy import Decision, load_driver
@@ -26,10 +27,12 @@ class Contender:
     digest: str  # checksum of everything that decides how it drives
     seen: frozenset[int]  # seeds of the tracks that it was trained, validated or tested on
     decision: Decision = Decision.TURNS  # how a network's probabilities become an action
+    trust: tuple[str, ...] = ()  # packages whose code its network may import, in other processes, too
 
     def driver(self) -> Driver:
         """A driver at the start of an episode."""
-        return Expert() if self.run is None else load_driver(self.run, self.decision)
+        with trusting(self.trust):
+            return Expert() if self.run is None else load_driver(self.run, self.decision)
 
 
 def contenders(runs: Sequence[str], decision: Decision = Decision.TURNS) -> list[Contender]:
@@ -67,7 +70,9 @@ def _contender(run: Path | None, decision: Decision) -> Contender:
         "seed": result["seed"],
         "trained": result["fingerprint"],
     }
-    return Contender(driver.name, run, tuple(about.items()), digest, frozenset(seeds), decision)
+    return Contender(
+        driver.name, run, tuple(about.items()), digest, frozenset(seeds), decision, trusted_packages()
+    )
 
 
 def _names(found: Sequence[Contender]) -> list[str]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from nacre._util.files import write_atomic
 from nacre._util.provenance import provenance
 from nacre._util.text import console_table, csv_text, json_text, markdown_rows
+from nacre.models._registry import model_folder
 from nacre.tasks.recipe import SUFFIX, to_toml
 from nacre.train.tuning.space import recipe_at, values_of
 from nacre.train.tuning.storage import ERROR, TrialOutcome, finished, loss_of, outcome
@@ -64,7 +65,7 @@ def _write_recipe(best: FrozenTrial, done: int, context: SearchContext) -> Path:
         f"# Found by `nacre tune`: trial {best.number}, best of {done} by validation loss, {best.value:.6g}\n"
         f"# ({context.profile} profile, {context.folds} of {len(context.task.splits)} folds). Meant for {model}.\n"
     )
-    path = context.out / f"{task.name}-tuned-{model}{SUFFIX}"
+    path = context.out / f"{task.name}-tuned-{model_folder(model)}{SUFFIX}"
     return write_atomic(path, (head + to_toml(recipe_at(task, model, best.params))).encode())
 
 

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from nacre._util.checks import whole
 from nacre._util.locks import LockedElsewhere
 from nacre._util.progress import bars
-from nacre.models._registry import model_info
+from nacre.models._registry import model_folder, model_info
 from nacre.models._search_space import Choice, Dimension, Real
 from nacre.tasks.recipe import Profile, load_recipe
 from nacre.tasks.task import load_task
@@ -58,7 +58,7 @@ def run_tuning(tune: Tune) -> optuna.Study:
     task = load_task(recipe, tune.data_dir)
     if whole("folds", tune.folds, 1) > len(task.splits):
         raise ValueError(f"folds must be at most {len(task.splits)} for {recipe.name}, got {tune.folds}")
-    out = tune.out or Path("tuning") / recipe.name / tune.model
+    out = tune.out or Path("tuning") / recipe.name / model_folder(tune.model)
     out.mkdir(parents=True, exist_ok=True)
     context = SearchContext(task, tune.model, tune.profile, tune.folds, tune.seed, out, space)
     url = tune.storage or f"sqlite:///{out / 'study.db'}"
