@@ -24,6 +24,7 @@ from nacre.io import save
 from nacre.tasks.controls import CONTROLS, create_control
 from nacre.tasks.metrics import answers_of, metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
+from nacre.tasks.paper_units import paper_metrics
 from nacre.tasks.recipe import to_toml
 from nacre.train.cell import CHECKPOINTS, RESULT, Cell
 from nacre.train.evaluate import Scores, predict, score
@@ -139,6 +140,8 @@ def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) 
     outputs = answer(split.test)
     _keep_predictions(cell, outputs)
     test = score(data, split.test, outputs, unit)
+    known = torch.cat([split.train, split.valid])
+    test.metrics.update(paper_metrics(data, known, outputs, answers_of(data, split.test)))
     if data.metrics is not None:
         everything = torch.cat([split.test, split.transfer])
         more = answer(split.transfer) if len(split.transfer) else outputs[:0]
