@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ._protocol import protocol
 from ._shared import load, load_all, number, origin, table
 
 MODELS = ("sdpa", "cfc-fc", "nac")
@@ -73,4 +74,10 @@ def _value(result: dict[str, Any] | None) -> str:
     return f"{result['value']:.1f}" if result["metric"] == "accuracy" else f"{result['value']:.4f}"
 
 
-TABLES = {"network": network, "seconds": seconds, "estimate": estimate, "origin": lambda: origin("plain")}
+TABLES = {
+    "protocol": protocol,
+    "network": network,
+    "seconds": seconds,
+    "estimate": estimate,
+    "origin": lambda: origin("plain"),
+}
