@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import nacre
 from nacre import cli
+from nacre._util.extras import how_to_install
 from nacre.cli import app as commands
 from nacre.demo.run import SEEDS, SPREAD, STEPS
 
@@ -84,7 +85,7 @@ def test_every_package_of_an_extra_is_missed_with_the_name_of_the_extra(monkeypa
         for name in names[extra] - names["train"]:
             module = {"pillow": "PIL"}.get(name, name.replace("-", "_"))
             assert fail_with(monkeypatch, ModuleNotFoundError(name=f"{module}.part")) == 2
-            wanted = f"nacre: the package {module!r} is not installed; pip install 'nacre[train,{extra}]'\n"
+            wanted = f"nacre: the package {module!r} is not installed; {how_to_install(f'train,{extra}')}\n"
             assert capsys.readouterr().err == wanted
 
 
@@ -108,9 +109,9 @@ for hidden, *words in CASES:
 def test_the_installed_command_names_unknown_models_and_missing_extras():
     cases = {
         ("nothing", "models", "zzz"): "no model matches 'zzz'; nacre models lists all",
-        ("typer", "models"): "the package 'typer' is not installed; pip install 'nacre[train]'",
-        ("rich", "models"): "the package 'rich' is not installed; pip install 'nacre[train]'",
-        ("optuna", "tune", "spiral"): "the package 'optuna' is not installed; pip install 'nacre[train,tune]'",
+        ("typer", "models"): f"the package 'typer' is not installed; {how_to_install('train')}",
+        ("rich", "models"): f"the package 'rich' is not installed; {how_to_install('train')}",
+        ("optuna", "tune", "spiral"): f"the package 'optuna' is not installed; {how_to_install('train,tune')}",
     }
     code = FORKS.replace("CASES", repr(list(cases)))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,12 +1,14 @@
 """Recorded drives as sequences: which frames belong to which answer, and what is said about bad files."""
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
 import torch
 
 from nacre.data.dataset import UNSCORED
+from nacre.data.sets import episodes
 from nacre.data.sets.carracing import load_carracing
 from nacre.data.sets.episodes import Drive, read_episode, write_episode
 from nacre.tasks.controls import controls_for, create_control
@@ -116,6 +118,16 @@ def damage(path, **changes):
     with np.load(path) as arrays:
         kept = {name: arrays[name] for name in arrays.files}
     np.savez(path, **{**kept, **changes})
+
+
+def test_an_episode_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    path = write_episode(tmp_path, episode())
+    size = sum(member.file_size for member in zipfile.ZipFile(path).infolist())
+    monkeypatch.setattr(episodes, "MOST_BYTES", size)
+    read_episode(path)
+    monkeypatch.setattr(episodes, "MOST_BYTES", size - 1)
+    with refused(f"it unpacks to {size:,} bytes, at most {size - 1:,} are read"):
+        read_episode(path)
 
 
 def test_damaged_episodes_are_named(tmp_path):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from nacre.study.uat import command as uat
 from nacre.tasks.recipe import Profile, parse_recipe
 from nacre.tasks.task import load_task
 from support.bearings import write_pronostia
-from support.pages import DOCS, blocks, commands, run
+from support.pages import BLOCK, DOCS, PAGES, blocks, commands, run
 
 SPIRAL = """
 data = { name = "spiral", n = 15 }
@@ -124,7 +125,8 @@ def test_own_data_from_csv_to_predictions(tmp_path, monkeypatch):
     exec(compile(blocks("your-own-data.md", "python")[0], "your-own-data.md", "exec"), {})
     (recipe,) = blocks("your-own-data.md", "toml")
     (tmp_path / "pumps.toml").write_text(f"{recipe}\n[training]\nsteps = 80\n")
-    train, table, predict = commands("your-own-data.md")
+    check, train, table, predict = commands("your-own-data.md")
+    assert "2 classes: fine, worn" in run(check, tmp_path)
     said = run(train, tmp_path)
     assert "The task is classification" in said
     assert float(re.search(r"pumps, nac, fold 1 of 5: accuracy ([\d.]+)", said)[1]) >= 90  # chance is 50
@@ -198,3 +200,30 @@ def test_studies(tmp_path, monkeypatch):
     for name in ("frozen", "uat", "spiral"):
         assert (tmp_path / "studies" / name / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / "studies" / name / f"{name}.csv").exists()
+
+
+@pytest.mark.slow
+def test_performance_a_sweep(tmp_path):
+    (command,) = commands("performance.md")
+    assert "pip install --no-deps torch-nac" in (DOCS / "performance.md").read_text()  # a package of others
+    short = re.sub("--lengths [0-9,]+", "--lengths 32,64", command.replace(",torch-nac", ""))
+    assert short != command
+    assert "nac" in run(short, tmp_path)
+    assert (tmp_path / "results" / "bench-sweep.json").exists()
+
+
+def test_every_page_with_commands_is_followed_here():
+    own = Path(__file__).read_text()
+    pages = {page.name for page in PAGES if "\n```bash\n" in page.read_text()}
+    assert {"harness.md", "performance.md"} < pages
+    installing = {"README.md": "make", "index.md": "pip"}  # what CI does before it runs the tests
+    assert [name for name in pages if f'commands("{name}")' not in own and name not in installing] == []
+    for name, first in installing.items():
+        page = next(page for page in PAGES if page.name == name)
+        lines = [
+            line
+            for found in BLOCK.finditer(page.read_text())
+            if found[1] == "bash"
+            for line in found[2].splitlines()
+        ]
+        assert {line.split()[0] for line in lines} == {first}

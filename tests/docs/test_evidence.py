@@ -9,6 +9,8 @@ import pytest
 
 from nacre.study.recall.run import guessed
 from nacre.study.spiral.command import SpiralStudy
+from nacre.study.spiral.table import read_results as read_spiral
+from nacre.study.spiral.table import rows_of as spiral_rows
 from support.pages import DOCS, RESULTS, ROOT, text_of, tool
 
 
@@ -121,6 +123,13 @@ def test_spiral_the_quick_profile_is_complete():
     folder = tables("studies").SPIRAL
     committed = {path.relative_to(folder) for path in folder.rglob("*.json")}
     assert committed == {one.path(Path()) for one in SpiralStudy().runs()}
+
+
+def test_spiral_the_last_point_seen_wins_where_points_are_dense():
+    rows = spiral_rows(read_spiral(RESULTS / "studies" / "spiral"))
+    won = {row.length: min(r.mse("interpolation") for r in rows if r.length == row.length) for row in rows}
+    beaten = sorted({row.length for row in rows if row.persistence_mse_interpolation < won[row.length]})
+    assert beaten == [500, 2000]
 
 
 def test_the_search_beats_its_median_and_the_recipe():

@@ -5,6 +5,7 @@ import importlib.util
 import pkgutil
 import re
 import shlex
+import tomllib
 from types import SimpleNamespace
 
 import markdown
@@ -72,6 +73,24 @@ def test_commands_that_pages_name_exist():
     found = [(page.name, words) for page in PAGES for words in named_commands(page.read_text())]
     assert len(found) > 100
     assert [(page, words) for page, words in found if missing(words)] == []
+
+
+def test_nothing_says_to_install_the_project_of_others_that_has_our_name():
+    others = re.compile(r"(?:pip3?|uv|pipx)[^\n]{0,40} (?:install|add|inject) [^\n`]*?(?<![\w./-])nacre(?![\w-])")
+    for text, bad in (
+        ("pip install nacre", True),
+        ("pip install -U 'nacre[train]'", True),
+        ("uv pip install nacre==1", True),
+        ("pip install 'nacre-attention[train]'", False),
+        ("pip install -c constraints.txt -e '.[train]'", False),
+    ):
+        assert bool(others.search(text)) == bad, text
+    sources = [path for folder in ("src", "tools", "examples") for path in (ROOT / folder).rglob("*.py")]
+    for path in [*PAGES, *sources, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "Makefile"]:
+        assert not others.search(path.read_text()), path
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "nacre-attention"
+    assert all(one.startswith("nacre-attention[") for one in project["optional-dependencies"]["all"])
 
 
 def test_every_page_is_in_the_navigation():

@@ -5,9 +5,10 @@ import torch
 from torch import nn
 
 import nacre
+from support.models import BASELINES, each
 
 
-@pytest.mark.parametrize("name", ["cfc-fc", "mtan", "nac", "nac-plus", "sdpa"])
+@each([*BASELINES, "nac", "nac-plus"])
 def test_models_of_nacre_pass(name):
     kept = nacre.check_model(name)
     assert len(kept) >= 8

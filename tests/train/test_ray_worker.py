@@ -138,7 +138,7 @@ def test_what_is_no_address_is_refused(tmp_path):
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install 'nacre\[scale\]'"):
+    with pytest.raises(ValueError, match=r"pip install .* '\.\[train,scale\]'"):
         run_grid(on(tiny(tmp_path), None))
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ._protocol import protocol
 from ._shared import load, load_cells, number, origin, table
 
 MODELS = ("sdpa", "cfc-fc", "nac")
@@ -74,6 +75,7 @@ def _value(result: dict[str, Any] | None) -> str:
 
 
 TABLES = {
+    "protocol": protocol,
     "network": network,
     "seconds": seconds,
     "estimate": estimate,

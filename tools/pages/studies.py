@@ -89,13 +89,17 @@ def spiral_errors() -> str:
 
 
 def spiral_controls() -> str:
-    """Errors of controls at the default length."""
-    row = next(row for row in spiral_rows(read_spiral(SPIRAL)) if row.section == "heads")
-    body = [
-        (title, *(f"{1e4 * getattr(row, f'{name}_mse_{part}'):.2f}" for part in PARTS))
-        for name, title in CONTROLS.items()
-    ]
-    return table(("control", *HALVES.values()), body)
+    """Errors of controls, and the lowest of NAC, at each length."""
+    rows = spiral_rows(read_spiral(SPIRAL))
+    body = []
+    for length in sorted({row.length for row in rows}):
+        some = [row for row in rows if row.length == length]
+        for name, title in CONTROLS.items():
+            errors = (getattr(some[0], f"{name}_mse_{part}") for part in PARTS)
+            body.append((f"{length:,}", title, *(f"{1e4 * error:.2f}" for error in errors)))
+        best = (min(row.mse(part) for row in some) for part in PARTS)
+        body.append((f"{length:,}", "lowest of NAC", *(f"{1e4 * error:.2f}" for error in best)))
+    return table(("length", "control", *HALVES.values()), body)
 
 
 TABLES = {

@@ -3,6 +3,8 @@
 import sys
 from typing import NoReturn
 
+from nacre._util.extras import how_to_install
+
 _DRIVING = ("gymnasium", "Box2D", "pygame", "captum", "imageio", "imageio_ffmpeg", "PIL", "websockets")
 _VIEWING = ("zarr", "starlette", "uvicorn")
 _EXTRAS = {"optuna": "train,tune", "ray": "train,scale", "pyarrow": "train,bearings"}  # others: train
@@ -17,7 +19,7 @@ def main() -> None:
         app()
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        _fail(f"the package {package!r} is not installed; pip install 'nacre[{_EXTRAS.get(package, 'train')}]'")
+        _fail(f"the package {package!r} is not installed; {how_to_install(_EXTRAS.get(package, 'train'))}")
     except (ValueError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:

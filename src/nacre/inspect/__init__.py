@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from nacre._util.extras import how_to_install
+
 if TYPE_CHECKING:
     from nacre.inspect.analysis.centroids import centroids as centroids
     from nacre.inspect.analysis.gates import gate_by_label as gate_by_label
@@ -45,5 +47,5 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'nacre.inspect' has no attribute {name!r}")
     if find_spec("zarr") is None:
-        raise ModuleNotFoundError("nacre.inspect needs zarr; pip install 'nacre[view]'", name="zarr")
+        raise ModuleNotFoundError(f"nacre.inspect needs zarr; {how_to_install('train,view')}", name="zarr")
     return getattr(import_module(f"nacre.inspect.{_HOMES[name]}"), name)

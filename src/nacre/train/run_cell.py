@@ -22,6 +22,7 @@ from nacre.io import save
 from nacre.tasks.controls import CONTROLS, create_control
 from nacre.tasks.metrics import answers_of, metric_of
 from nacre.tasks.network import TaskNetwork, answer_scale
+from nacre.tasks.paper_units import paper_metrics
 from nacre.train.cell import Cell
 from nacre.train.evaluate import Scores, predict, score
 from nacre.train.result import FORMAT
@@ -130,15 +131,23 @@ def _run_control(cell: Cell) -> _Found:
 
 def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) -> tuple[Scores, Scores]:
     """Metrics of the test part, with those that only this data set has, and of the validation part."""
-    data, split, unit = cell.task.data, cell.split, unit_of(cell.task.data, cell.split)
+    data, split = cell.task.data, cell.split
     outputs = answer(split.test)
     _keep_predictions(cell, outputs)
-    test = score(data, split.test, outputs, unit)
+    test = _judged(data, split, split.test, outputs)
     if data.metrics is not None:
         everything = torch.cat([split.test, split.transfer])
         more = answer(split.transfer) if len(split.transfer) else outputs[:0]
         test.metrics.update(data.metrics.of(everything, torch.cat([outputs, more]), data.y[everything]))
-    return test, score(data, validation, answer(validation), unit)
+    return test, _judged(data, split, validation, answer(validation))
+
+
+def _judged(data: Dataset, split: Split, index: Tensor, outputs: Tensor) -> Scores:
+    """Metrics of outputs for these sequences, in our unit and in those of the paper."""
+    scores = score(data, index, outputs, unit_of(data, split))
+    known = torch.cat([split.train, split.valid])
+    scores.metrics.update(paper_metrics(data, known, outputs, answers_of(data, index)))
+    return scores
 
 
 def unit_of(data: Dataset, split: Split) -> Tensor:

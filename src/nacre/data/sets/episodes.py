@@ -18,11 +18,13 @@ from nacre._util.files import write_atomic
 ACTIONS = ("coast", "right", "left", "gas", "brake")  # as the discrete CarRacing-v3 numbers them
 POSE = ("x", "y", "heading", "speed", "wheel")  # columns of `Episode.pose`
 FRAME = (96, 96, 3)
+MOST_BYTES = 1 << 30  # of an episode in memory: about 38,000 frames
 SUFFIX = ".npz"
 FORMAT = 1
 _ARRAYS = ("frames", "action", "label", "pose", "road")
 # What numpy, zipfile and zlib raise for a file that is cut off or altered.
-_DAMAGE = (ValueError, EOFError, KeyError, TypeError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+_DAMAGE = (ValueError, EOFError, KeyError, TypeError, OSError, zipfile.BadZipFile, zlib.error)
+_DAMAGE += (NotImplementedError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ def write_episode(folder: Path, episode: Episode) -> Path:
 def read_episode(path: Path) -> Episode:
     """Read an episode; a ValueError if the file is damaged, or is no episode."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())  # no more than this is unpacked
+        if size > MOST_BYTES:
+            raise ValueError(f"it unpacks to {size:,} bytes, at most {MOST_BYTES:,} are read")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             episode = Episode(

@@ -24,7 +24,7 @@ def csv_problems(path: str | os.PathLike[str], options: dict[str, Any]) -> list[
         >>> options = {"time": "t", "target": "y", "features": ["a", "b"], "kind": "step-regression"}
         >>> for problem in csv_problems(tmp / "odd.csv", options):
         ...     print(problem.rpartition("odd.csv")[2].partition(";")[0])
-         has no column 'b'
+         has no column 'b'. Its columns are 't', 'a', 'y'
         , line 3: column 'y' is empty
         , line 2: column 'a' holds 'one', not a finite number
     """

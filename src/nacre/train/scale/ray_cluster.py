@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from nacre._util.extras import how_to_install
 from nacre.train.scale.options import Cluster
 
 CONNECT = 5.0  # seconds for an address to answer
@@ -35,7 +36,7 @@ def joined(cluster: Cluster) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise ValueError("--executor ray needs the package ray; pip install 'nacre[scale]'") from None
+        raise ValueError(f"--executor ray needs the package ray; {how_to_install('train,scale')}") from None
     if cluster.address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         _init(ray, "local", include_dashboard=False, object_store_memory=_STORE)
