@@ -69,27 +69,27 @@ WHY = {
     ("udacity", "length"): ONE_STEP,
     ("udacity", "layer"): "that of the other driving task",
     ("udacity", "image"): "what NVIDIA's network, which the paper follows, reads",
-    ("bearings", "length"): "a new bearing has no 1,000 rows behind it",
+    ("bearings", "length"): "ours, a choice; not compared with 1,000",
 }
-COMMON = [
-    ("all", "gradients", "not said", "clipped at 1", "ours, for all models; `clip`"),
-    (
-        "all",
-        "end of training",
-        "after all epochs",
-        "early, by the validation loss",
-        "ours, for all models; `patience`",
-    ),
-    (
-        "all",
-        "rate over time",
-        "not said",
-        "warm-up, then a cosine",
-        'ours; `schedule = "constant"` switches it off',
-    ),
-    ("all", "weight decay", "not said", "0.004", "the default of Keras, which the public code uses"),
-    ("all", "around the layer", "nothing", "residual block, norm, MLP", "ours; `block = false` switches it off"),
-]
+
+
+def common() -> list[tuple[str, str, str, str, str]]:
+    """What the recipes add in all tasks alike, and the paper's appendix does not name."""
+    recipes = [load_recipe(task) for task in PAPER]
+    for setting in ("clip", "schedule", "weight_decay", "patience"):
+        if len({getattr(recipe.training, setting) for recipe in recipes}) > 1:
+            raise ValueError(f"recipes differ in training.{setting}: give each task its row")
+    if not all(recipe.network.block for recipe in recipes):
+        raise ValueError("recipes differ in network.block: give each task its row")
+    training = recipes[0].training
+    stop = f"after {training.patience} epochs without a better validation loss, at the latest with the last"
+    return [
+        ("all", "gradients", "not said", f"clipped at {training.clip:g}", "ours; `clip`"),
+        ("all", "end of training", "after all epochs", stop, "ours; `patience`"),
+        ("all", "rate over time", "not said", training.schedule, 'ours; `schedule = "constant"` switches it off'),
+        ("all", "weight decay", "not said", f"{training.weight_decay:g}", "ours; `weight_decay`"),
+        ("all", "around the layer", "no block named", "a residual block", "ours; `block = false` switches it off"),
+    ]
 
 
 def protocol() -> str:
@@ -106,4 +106,4 @@ def protocol() -> str:
             else:
                 body.append((f"`{task}`", setting, paper, here, why))
     last = f"Of the other tasks, these settings are the paper's: {', '.join(equal)}.\n"
-    return f"{table(('task', 'setting', 'paper', 'recipe', 'why'), [*body, *COMMON], text=True)}\n{last}"
+    return f"{table(('task', 'setting', 'paper', 'recipe', 'why'), [*body, *common()], text=True)}\n{last}"
