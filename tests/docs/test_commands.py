@@ -203,6 +203,25 @@ def test_studies(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_model_of_your_own(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mydecay.py").write_text(blocks("your-own-model.md", "python")[0])
+    (tmp_path / "spiral.toml").write_text(SPIRAL)
+    train, table, bench, tune, predict = commands("your-own-model.md")
+    assert "spiral, mydecay:Decay, fold 1 of 5: mse" in small(train, tmp_path)
+    assert "mydecay:Decay" in run(table, tmp_path)
+    assert "mydecay:Decay" in run(f"{bench} --lengths 32", tmp_path)
+    assert "best validation loss" in small(tune.replace("--trials 5", "--trials 1"), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks("your-own-data.md", "python")[0], "your-own-data.md", "exec"), {})
+    (recipe,) = blocks("your-own-data.md", "toml")
+    (tmp_path / "my.toml").write_text(f"{recipe}\n[training]\nsteps = 20\n")
+    run("nacre train my.toml -m mydecay:Decay --folds 1", tmp_path)
+    run(predict, tmp_path)
+    assert "p(worn)" in (tmp_path / "predictions.csv").read_text()
+
+
+@pytest.mark.slow
 def test_performance_a_sweep(tmp_path):
     (command,) = commands("performance.md")
     assert "pip install --no-deps torch-nac" in (DOCS / "performance.md").read_text()  # a package of others

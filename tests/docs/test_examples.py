@@ -1,9 +1,12 @@
 """The examples run, are short, and show what they say."""
 
 import io
+import json
 import re
 from contextlib import redirect_stdout
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 
 from support.hypothesis import DEEP
@@ -40,3 +43,44 @@ def test_the_forecaster_beats_persistence_and_streams():
     same_as_before, straight, live, difference = run("forecast", 150)
     assert live < min(same_as_before, straight)
     assert difference < 1e-5
+
+
+def cells(name):
+    """Code cells of a notebook."""
+    notebook = json.loads((ROOT / "examples" / f"{name}.ipynb").read_text())
+    assert notebook["nbformat"] == 4
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(
+        cell["outputs"] for cell in code if "print(" in "".join(cell["source"])
+    )  # readers see what came out
+    return ["".join(cell["source"]) for cell in code]
+
+
+def execute(name, steps):
+    """What a notebook defines and prints, with so many training steps, or in deep runs as it is."""
+    said, found, names = io.StringIO(), 0, {}
+    with mpl.rc_context({"backend": "agg"}), redirect_stdout(said):
+        for source in cells(name):
+            short, count = re.subn(
+                r"steps = ?\d+|steps=\d+", lambda m: m[0].partition("=")[0] + f"={steps}", source
+            )
+            exec(compile(source if DEEP else short, name, "exec"), names)
+            found += count
+    plt.close("all")
+    assert found == 1
+    return names, said.getvalue()
+
+
+@pytest.mark.slow
+def test_notebook_drop_in():
+    names, said = execute("drop-in", 200)
+    without = names["results"]["NACEncoderLayer, without time"]
+    assert names["results"]["NACEncoderLayer, with time"] > without + 0.1
+    assert "attn_mask must be a causal mask" in said
+
+
+@pytest.mark.slow
+def test_notebook_looking_inside():
+    names, _ = execute("looking-inside", 60)
+    assert names["errors"]["the circuit"] > 1.5 * names["errors"]["nothing"]
+    assert names["trace"].command.shape[-1] == 8

@@ -1,5 +1,6 @@
 """A trained network steers the simulator's car: its answers, and the command over a real socket."""
 
+import json
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ from nacre.drive.udacity.session import SAFE
 from nacre.io import save
 from nacre.tasks.network import TaskNetwork
 from support.drive import write_run
+from support.runs import fields
 from support.udacity_client import client, decode, jpeg, random_image, steering, telemetry
 from support.udacity_malformed import KINDS
 
@@ -133,6 +135,7 @@ def replay(one, script, process):
 def test_udacity_the_command_drives_and_survives_malformed_messages(tmp_path, frames, malformed):
     net = network()
     save(net, tmp_path / "run" / "model")
+    (tmp_path / "run" / "result.json").write_text(json.dumps(fields("nac", task="udacity")))
     source = Path(__file__).parents[2] / "src"
     environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(

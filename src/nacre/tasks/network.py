@@ -200,7 +200,8 @@ class TaskNetwork(nn.Module):
     ) -> Tensor:
         """Answers to what `tokens` gave: the second half of `forward`."""
         more = {} if query_only is None else {"query_only": query_only}  # layers of others need not know them
-        if self._reads_last and isinstance(self.layer, ModelStack):
+        # In training only: whoever looks at a trained network finds all states, and answers of the same bits.
+        if self.training and self._reads_last and isinstance(self.layer, ModelStack):
             states = self.layer(x, time, padding, read=_last(padding).squeeze(-1), **more)  # [B, 1, d_model]
             return self.answer(states.squeeze(1), base)
         states = self.layer(x, time=time, key_padding_mask=padding, **more)  # [B, tokens, d_model]
