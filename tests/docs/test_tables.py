@@ -18,6 +18,7 @@ LINES = {path.relative_to(RESULTS): path for path in sorted(RESULTS.rglob("*.jso
 # What commands may look like, by folder; none names a path of a machine.
 COMMANDS = {
     "": r"(nacre bench|python tools/\w+\.py)[\w ,-]*",
+    "asked": r"nacre train [a-z0-9 ./-]+",
     "bearings": r"(nacre train|python tools/)[\w ./-]+",
     "driving": r"nacre (drive race|train) [\w ./-]+",
     "inspect": r"(nacre (train|inspect)|python tools/)[\w ./-]+",

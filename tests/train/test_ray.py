@@ -248,6 +248,7 @@ def test_without_an_address_a_cluster_of_this_machine_comes_and_goes_in_silence(
     )
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    assert len(lines) == 3
-    assert {line.split(":")[0] for line in lines[1:]} == {f"tiny, {MODEL}, fold {fold} of 3" for fold in (1, 2)}
+    assert lines[1] == "2 cells, of which 0 have results"
+    assert len(lines) == 4
+    assert {line.split(":")[0] for line in lines[2:]} == {f"tiny, {MODEL}, fold {fold} of 3" for fold in (1, 2)}
     assert len(list((tmp_path / "runs").rglob("result.json"))) == 2

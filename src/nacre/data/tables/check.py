@@ -84,7 +84,7 @@ def _look(table: Table, options: dict[str, Any], found: _Problems) -> None:
         if rows is None:  # the order is wrong: go on as if it were right
             rows = order_rows(table, time, group, clock[1], Reading(True, Duplicates.KEEP))
     cells = [answer[rows.row] for answer in answers if answer is not None] if rows is not None else []
-    if rows is not None and len(cells) == len(targets):
+    if rows is not None and targets and len(cells) == len(targets):
         guess = found.of(choose_kind, kind, targets, cells, rows)
         if guess is not None:
             found.of(check_target, table, rows, guess[0], targets, cells)
