@@ -2,7 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-.PHONY: setup demo test quick test-deep cover lint bench docs release clean
+# Those that run: a name on the path may be an empty promise of a version manager.
+PYTHONS = $(foreach v,3.11 3.12 3.13,$(shell python$(v) -c 'import sys; print(sys.executable)' 2>/dev/null))
+.PHONY: setup demo test quick test-deep follow cover lint bench docs release clean
 unexport PYTHONDONTWRITEBYTECODE  # pytest would rewrite all tests in every run, which takes seconds
 
 setup: $(INSTALLED)  ## Make .venv with nacre, all extras and the development tools.
@@ -25,6 +27,9 @@ quick: setup  ## The fast tests only.
 test-deep: lint  ## Everything, with many more examples; once before an issue is called resolved.
 	NACRE_TEST_DEEP=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'deep or not deep'
 
+follow: setup  ## Every command and Python block of README and the pages, as a stranger would; long ones are cut short.
+	$(BIN)/python tools/follow_pages.py
+
 cover: setup  ## The tests of `make test`, and which branches they reach.
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
@@ -39,8 +44,8 @@ bench: setup  ## Time and memory of every model beside torch.nn.MultiheadAttenti
 docs: setup  ## Build the documentation into ./site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-release: setup  ## Build sdist and wheel into ./dist/, and try the wheel in fresh environments of the Pythons that are here.
-	$(BIN)/python tools/check_release.py $(foreach v,3.11 3.12 3.13,$(shell command -v python$(v)))
+release: setup  ## Build sdist and wheel into ./dist/, and try the wheel in fresh environments: make release PYTHONS="python3.13".
+	$(BIN)/python tools/check_release.py $(PYTHONS)
 
 clean:  ## Remove everything that the targets above made.
 	rm -rf .venv site dist nacre-demo .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,7 +1,8 @@
 """Build sdist and wheel, and try the wheel in fresh environments: python tools/check_release.py [PYTHON ...].
 
-Each PYTHON is an interpreter, such as python3.12; without any, the one that runs this. Needs `build` and `twine`.
-Leaves both files in dist/.
+Each PYTHON is an interpreter, such as python3.12; without any, the one that runs this. Needs `build`, `twine` and
+a C++ compiler. Leaves both files in dist/. Torch comes from where pip looks; PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS
+may name a place with builds without CUDA, which are far smaller.
 """
 
 import os
@@ -13,6 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+PROMISED = ("3.11", "3.12", "3.13")
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 INSIDE = (
@@ -78,29 +80,33 @@ def build() -> Path:
     return wheel
 
 
-def try_wheel(wheel: Path, python: str) -> None:
-    """Install the wheel into an environment of its own, and use it with a compiler and without."""
+def try_wheel(wheel: Path, python: str) -> str:
+    """Install the wheel into a fresh environment, and use it with a compiler and without; gives the version."""
+    version = run(python, "-c", "import platform; print(platform.python_version())").strip()
     with tempfile.TemporaryDirectory() as folder:
         place, binaries = Path(folder), Path(folder) / "venv" / "bin"
-        run(python, "-m", "venv", place / "venv")
-        run(binaries / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", f"{wheel}[train]", cwd=place)
+        install = (binaries / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt")
         own = {"NACRE_CACHE": str(place / "cache"), "NACRE_DATA": "", "PYTHONPATH": ""}
-        run(binaries / "nacre", "doctor", cwd=place, **own)
-        run(binaries / "python", "-c", SCRIPT, cwd=place, **own)
         bare = own | {"PATH": str(binaries), "NACRE_CACHE": str(place / "bare"), "CXX": ""}
-        told = run(binaries / "nacre", "doctor", cwd=place, **bare)
-        if "no C++ compiler" not in told:
-            raise SystemExit("without a compiler on the path, nacre doctor should say so")
+        run(python, "-m", "venv", place / "venv")
+        run(*install, wheel, cwd=place)
+        run(binaries / "python", "-c", SCRIPT, cwd=place, **own)
         run(binaries / "python", "-W", "ignore", "-c", SCRIPT, cwd=place, **bare)
+        run(*install, f"{wheel}[train]", cwd=place)
+        for environment, wanted in ((own, "kernels: built by"), (bare, "kernels: no C++ compiler")):
+            if wanted not in run(binaries / "nacre", "doctor", cwd=place, **environment):
+                raise SystemExit(f"nacre doctor should say {wanted!r} here")
         run(binaries / "nacre", "demo", "--steps", "20", cwd=place, **own)
+    return version
 
 
 def main() -> None:
     """Build and try."""
     wheel = build()
-    for python in sys.argv[1:] or [sys.executable]:
-        try_wheel(wheel, python)
-    say("The release is sound.")
+    tried = [try_wheel(wheel, python) for python in sys.argv[1:] or [sys.executable]]
+    say(f"{wheel.name} is sound on Python {', '.join(tried)}.")
+    if missing := [one for one in PROMISED if not any(f"{version}.".startswith(f"{one}.") for version in tried)]:
+        say(f"Not tried: Python {', '.join(missing)}.")
 
 
 if __name__ == "__main__":

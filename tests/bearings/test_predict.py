@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -104,11 +105,23 @@ def test_bearing_curves_are_what_the_networks_gave_while_they_were_scored(traine
 
 
 @pytest.mark.slow
+def test_bearing_final_run_predicts_without_the_folds_beside_it(trained, tmp_path):
+    shutil.copytree(run_of(trained).parent, tmp_path / "nac")
+    final = (tmp_path / "nac" / "fold1-seed0").rename(tmp_path / "nac" / "final-seed0")
+    result = json.loads((final / "result.json").read_bytes())
+    (final / "result.json").write_text(json.dumps(result | {"final": {"folds": [0]}, "value": None}))
+    path = trained / "bearings-features" / "xjtu-sy" / "Bearing1_1.parquet"
+    (curve,) = predict_bearings(final, [path], tmp_path / "final")
+    (both,) = predict_bearings(run_of(trained), [path], tmp_path / "folds")
+    assert curve.models.tolist() == both.models[:, 1:].tolist()
+
+
+@pytest.mark.slow
 def test_bearing_runs_that_cannot_tell_are_named(trained, tmp_path):
     new = [trained / "new"]
     with pytest.raises(FileNotFoundError, match="gone is no finished run; give a directory that"):
         predict_bearings(tmp_path / "gone", new, tmp_path)
-    with pytest.raises(ValueError, match="holds no network; controls are not saved"):
+    with pytest.raises(ValueError, match="holds no network; controls have none"):
         predict_bearings(run_of(trained, model="mean"), new, tmp_path)
     short = write_pronostia(tmp_path / "short" / "Bearing1_9", 2)
     with pytest.raises(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.bench.entries import resolve
 from nacre.study.uat import command as uat
 from nacre.tasks.recipe import Profile, parse_recipe
 from nacre.tasks.task import load_task
@@ -53,7 +54,7 @@ def spirals(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spirals")
     (folder / "spiral.toml").write_text(SPIRAL)
     said = small(commands("harness.md")[0], folder)
-    assert said.count("spiral, nac, fold ") == said.count("spiral, sdpa, fold ") == 1
+    assert said.count("spiral, nac, fold 1 of 5: mse") == said.count("spiral, sdpa, fold 1 of 5: mse") == 1
     return folder
 
 
@@ -125,7 +126,7 @@ def test_own_data_from_csv_to_predictions(tmp_path, monkeypatch):
     exec(compile(blocks("your-own-data.md", "python")[0], "your-own-data.md", "exec"), {})
     (recipe,) = blocks("your-own-data.md", "toml")
     (tmp_path / "pumps.toml").write_text(f"{recipe}\n[training]\nsteps = 80\n")
-    check, train, table, predict = commands("your-own-data.md")
+    check, train, table, predict, folds, ensemble, final, predict_final = commands("your-own-data.md")
     assert "2 classes: fine, worn" in run(check, tmp_path)
     said = run(train, tmp_path)
     assert "The task is classification" in said
@@ -137,12 +138,46 @@ def test_own_data_from_csv_to_predictions(tmp_path, monkeypatch):
     right = [(int(row.split(",")[0]) % 2 == 1) == (row.split(",")[1] == "worn") for row in rows[1:]]
     assert len(right) == 50
     assert sum(right) >= 45
+    run(f"{folds} --folds 1 --no-controls", tmp_path)
+    assert "the mean of 1 run: fold0-seed0" in run(ensemble, tmp_path)
+    assert "pumps, nac, final: trained on all data" in run(final, tmp_path)
+    (tmp_path / "predictions.csv").unlink()
+    run(predict_final, tmp_path)
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 51
+
+
+@pytest.mark.slow
+def test_missing_values_from_a_long_table_to_predictions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = blocks("missing-values.md", "python")[0].replace("patients = 2_000", "patients = 60")
+    exec(compile(table, "missing-values.md", "exec"), {})
+    recipe = blocks("missing-values.md", "toml")[1]
+    assert len(recipe.strip().splitlines()) == 10
+    tiny = "\n[network]\nd_model = 8\nnum_heads = 2\n[training]\nsteps = 4\n"
+    (tmp_path / "icu.toml").write_text(recipe + tiny)
+    (tmp_path / "icu-events.toml").write_text(recipe.replace('"flags"', '"events"') + tiny)
+    check, train, table, predict = commands("missing-values.md")
+    assert re.search(
+        r"Missing: 7\d\.\d % of .* values \(v\d\d .*; they are flagged as not observed\.", run(check, tmp_path)
+    )
+    train = f"{train} --folds 1"
+    assert train.count(" -m ") == 4
+    assert "icu, mtan, fold 1 of 5" in run(train, tmp_path)
+    assert "icu-events, nac-plus, fold 1 of 5" in run(
+        "nacre train icu-events.toml -m nac-plus --folds 1", tmp_path
+    )
+    assert "linear" in run(table, tmp_path)
+    for name in ("icu", "icu-events"):
+        run(predict.replace("runs/icu/", f"runs/{name}/"), tmp_path)
+        rows = (tmp_path / "predictions.csv").read_text().splitlines()
+        assert rows[0] == "patient,prediction,p(no),p(yes)"
+        assert len(rows) == 21
 
 
 def test_datasets_lists_and_checks(tmp_path, monkeypatch):
     monkeypatch.delenv("NACRE_DATA", raising=False)
     listed, checked = (run(command, tmp_path) for command in commands("datasets.md"))
-    for name in ("event-mnist", "person-activity", "ettm1", "jena", "spiral"):
+    for name in ("event-mnist", "person-activity", "ettm1", "jena", "physionet2012", "spiral"):
         assert name in listed
     assert "300 sequences" in checked
 
@@ -207,16 +242,16 @@ def test_a_model_of_your_own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mydecay.py").write_text(blocks("your-own-model.md", "python")[0])
     (tmp_path / "spiral.toml").write_text(SPIRAL)
-    train, table, bench, tune, predict = commands("your-own-model.md")
+    train, table, bench, tune, train_own, predict = commands("your-own-model.md")
     assert "spiral, mydecay:Decay, fold 1 of 5: mse" in small(train, tmp_path)
     assert "mydecay:Decay" in run(table, tmp_path)
-    assert "mydecay:Decay" in run(f"{bench} --lengths 32", tmp_path)
+    assert "mydecay:Decay" in run(f"{bench} --lengths 32".replace(",sdpa", ""), tmp_path)
     assert "best validation loss" in small(tune.replace("--trials 5", "--trials 1"), tmp_path)
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks("your-own-data.md", "python")[0], "your-own-data.md", "exec"), {})
     (recipe,) = blocks("your-own-data.md", "toml")
     (tmp_path / "my.toml").write_text(f"{recipe}\n[training]\nsteps = 20\n")
-    run("nacre train my.toml -m mydecay:Decay --folds 1", tmp_path)
+    run(train_own, tmp_path)
     run(predict, tmp_path)
     assert "p(worn)" in (tmp_path / "predictions.csv").read_text()
 
@@ -225,9 +260,11 @@ def test_a_model_of_your_own(tmp_path, monkeypatch):
 def test_performance_a_sweep(tmp_path):
     (command,) = commands("performance.md")
     assert "pip install --no-deps torch-nac" in (DOCS / "performance.md").read_text()  # a package of others
-    short = re.sub("--lengths [0-9,]+", "--lengths 32,64", command.replace(",torch-nac", ""))
-    assert short != command
-    assert "nac" in run(short, tmp_path)
+    models, lengths = re.findall("--(?:models|lengths) ([^ ]+)", command)
+    known = resolve(models.removesuffix(",torch-nac").split(","))
+    assert known == ["nac", "torch-mha", "torch-gru"]
+    short = command.replace(models, "torch-mha").replace(lengths, "32,64")  # each entry takes processes of its own
+    assert "torch-mha" in run(short, tmp_path)
     assert (tmp_path / "results" / "bench-sweep.json").exists()
 
 

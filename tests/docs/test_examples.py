@@ -73,7 +73,7 @@ def execute(name, steps):
 
 @pytest.mark.slow
 def test_notebook_drop_in():
-    names, said = execute("drop-in", 200)
+    names, said = execute("drop-in", 120)
     without = names["results"]["NACEncoderLayer, without time"]
     assert names["results"]["NACEncoderLayer, with time"] > without + 0.1
     assert "attn_mask must be a causal mask" in said
@@ -84,3 +84,11 @@ def test_notebook_looking_inside():
     names, _ = execute("looking-inside", 60)
     assert names["errors"]["the circuit"] > 1.5 * names["errors"]["nothing"]
     assert names["trace"].command.shape[-1] == 8
+
+
+@pytest.mark.slow
+def test_notebook_streaming_and_export():
+    names, said = execute("streaming-and-export", 20)
+    for one in (names["live"] - names["whole"], names["answer"] - names["whole"][1:, 4]):
+        assert one.abs().max() < 1e-5
+    assert said.count("largest difference") == 7

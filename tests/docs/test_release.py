@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -40,5 +41,14 @@ def test_the_release_compares_its_tag_with_the_version():
 
 def test_workflows_test_every_python_that_is_promised():
     matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]["test"]["strategy"]
-    assert matrix["matrix"]["python"] == ["3.11", "3.12", "3.13"]
-    assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text()
+    assert tuple(matrix["matrix"]["python"]) == check_release.PROMISED
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == f">={check_release.PROMISED[0]}"
+    named = {one.rpartition(" :: ")[2] for one in project["classifiers"] if "Python ::" in one}
+    assert named == set(check_release.PROMISED)
+
+
+def test_the_oldest_torch_is_the_one_that_tests_use():
+    (pinned,) = re.findall(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"torch>={pinned}" in required

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import nacre
 from nacre.tasks.recipe import Profile, load_recipe
-from nacre.train.cell_files import add_results
 from nacre.train.identity import Identity
+from nacre.train.report.cell_files import add_results
 from nacre.train.report.results import find_results
 from support.pages import DOCS, RESULTS, tool
 
@@ -18,7 +18,7 @@ LINES = {path.relative_to(RESULTS): path for path in sorted(RESULTS.rglob("*.jso
 # What commands may look like, by folder; none names a path of a machine.
 COMMANDS = {
     "": r"(nacre bench|python tools/\w+\.py)[\w ,-]*",
-    "asked": r"nacre train [a-z0-9 ./-]+",
+    "before-asking": r"nacre train [a-z0-9 -]+",
     "bearings": r"(nacre train|python tools/)[\w ./-]+",
     "driving": r"nacre (drive race|train) [\w ./-]+",
     "inspect": r"(nacre (train|inspect)|python tools/)[\w ./-]+",
@@ -62,6 +62,17 @@ def bare(recipe):
     """A recipe as it was before networks had blocks, which is how these results were made."""
     network = replace(recipe.network, block=False, relative=False, linear=False)
     return replace(recipe, network=network, training=replace(recipe.training, schedule="constant"), standard={})
+
+
+def test_origins_name_the_models_whose_results_are_there_and_no_others():
+    shared, page = tool("pages._shared"), write_pages.module_of("results")
+    for name, place in (
+        ("standard-origin", page.STANDARD),
+        ("first-nac-plus-origin", page.FIRST),
+        ("origin", page.QUICK),
+    ):
+        named = set(re.findall(r" -m ([\w*-]+)", page.TABLES[name]()))
+        assert named == {cell["model"] for cell in shared.load_cells(place) if not cell["control"]}, name
 
 
 def test_files_of_cells_are_whole_small_and_as_the_command_writes_them(tmp_path):

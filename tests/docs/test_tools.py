@@ -18,6 +18,23 @@ bench_steps, write_pages = map(tool, ("bench_steps", "write_pages"))
 estimate_grid = tool("estimate_grid")
 
 
+def test_pages_are_followed_as_a_stranger_would_with_less_to_do(tmp_path):
+    follow = tool("follow_pages")
+    left = {step.command: step.left for step in follow.steps()}
+    assert len(left) > 100
+    assert sum(map(bool, left.values())) < len(left) / 4
+    assert left["nacre data check pumps.toml"] == left["nacre bearings predict RUN NEW"] == ""
+    for command, wanted in (
+        ("nacre bearings predict RUN NEW", "nacre bearings predict runs/bearings/nac/fold0-seed0 NEW"),
+        ("nacre train spiral -m nac", "nacre train short/spiral.toml -m nac --folds 1"),
+        ("nacre table [RUNS]", "nacre table runs"),
+    ):
+        assert follow.typed(command, tmp_path) == wanted
+    assert load_recipe(tmp_path / "short" / "spiral.toml").at(Profile.STANDARD).training.steps == 20
+    assert follow.runs("exit 0", tmp_path)
+    assert not follow.runs("exit 3", tmp_path)
+
+
 def test_check_says_which_page_differs_and_writing_mends_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(write_pages, "DOCS", tmp_path)
     good = (DOCS / "demo.md").read_text()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from nacre._util import extras
 from nacre.cli.app import app
 from nacre.doctor import environment, kernels, known_numbers
 from nacre.doctor.data import check_data
@@ -68,23 +69,28 @@ def test_json_and_exit_code(no_data, tmp_path):
 
 def test_extras_are_those_of_the_project():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {name: packages for name, packages in declared["optional-dependencies"].items() if name != "all"}
+    wanted = {name: packages for name, packages in declared["optional-dependencies"].items() if name != "all"}
 
     def module(requirement):
         name = requirement.partition(">")[0].partition("[")[0]
         return MODULES.get(name, name)
 
-    assert {name: tuple(map(module, packages)) for name, packages in extras.items()} == environment.EXTRAS
+    assert {name: tuple(map(module, packages)) for name, packages in wanted.items()} == environment.EXTRAS
     assert tuple(map(module, declared["dependencies"])) == environment.CORE
-    oldest = ".".join(map(str, environment.OLDEST_TORCH))
-    assert f"torch>={oldest}" in declared["dependencies"]
 
 
-def test_an_old_torch():
-    assert environment._torch("2.13.0+cpu").state is State.OK
-    found = environment._torch("2.4.1+cu121")
+def test_a_torch_older_than_the_project_says():
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (pinned,) = (
+        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
+    )
+    assert environment._torch(f"{pinned.removeprefix('torch==')}+cpu", required).state is State.OK
+    found = environment._torch("2.5.1+cu121", required)
     assert found.state is State.PROBLEM
-    assert found.fix == "pip install 'torch>=2.6'"
+    assert found.fix.startswith("pip install 'torch>=2.")
+    assert environment._torch("2.10.0", ["numpy>=1", "torch>=2.9"]).state is State.OK
+    assert environment._torch("2.8.0", ["torch>=2.10"]).state is State.PROBLEM
+    assert environment._torch("2.8.0", []).state is State.NOTE
 
 
 def test_missing_extras(monkeypatch):
@@ -92,7 +98,9 @@ def test_missing_extras(monkeypatch):
     found = environment._extras()
     assert found.state is State.NOTE
     assert "scale lacks ray; export lacks onnx" in found.text
-    assert found.fix.endswith("'.[scale,export]'")
+    assert found.fix.endswith("-e '.[scale,export]'")
+    monkeypatch.setattr(extras, "_CHECKOUT", ROOT / "nowhere")
+    assert environment._extras().fix.endswith("run pip install 'nacre-attention[scale,export]'")
 
 
 def test_no_compiler(monkeypatch, own_cache):
@@ -109,12 +117,12 @@ def test_a_compiler_that_fails_and_a_cache_that_cannot_be_written(monkeypatch, o
     (found,) = kernels.check_kernels()
     assert found.state is State.PROBLEM
     assert "CXX" in found.fix
+    monkeypatch.setenv("CXX", "c++")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "file"))
-    first, *_ = check_data(None)
-    assert first.state is State.PROBLEM
-    assert "NACRE_CACHE" in first.fix
-    assert problems(kernels.check_kernels())
+    for found, *_ in (check_data(None), kernels.check_kernels()):
+        assert found.state is State.PROBLEM
+        assert "set NACRE_CACHE" in found.fix
 
 
 def test_kernels_switched_off(monkeypatch):
@@ -139,7 +147,7 @@ def test_data_that_is_not_what_it_should_be(own_cache, tmp_path):
     (found,) = problems(check_data(tmp_path))
     assert found.what == "data ettm1"
     assert "is not the ETTm1.csv that nacre knows" in found.text
-    assert found.fix == "nacre data get ettm1"
+    assert found.fix == f"delete {folder / 'ETTm1.csv.gz'} and run `nacre data get ettm1`"
 
 
 def test_the_switch_changes_the_path_and_comes_back():

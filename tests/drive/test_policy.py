@@ -133,7 +133,7 @@ def test_drive_directories_that_cannot_drive_are_named(tmp_path):
         load_driver(run)
     run = write_run(tmp_path / "control")
     (run / "model").rename(run / "gone")
-    with pytest.raises(ValueError, match="holds no network; controls are not saved"):
+    with pytest.raises(ValueError, match="holds no network; controls have none"):
         load_driver(run)
     run = write_run(tmp_path / "other")
     (run / "recipe.toml").write_text((run / "recipe.toml").read_text().replace('"carracing"', '"jena"'))

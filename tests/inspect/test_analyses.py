@@ -20,7 +20,8 @@ from nacre.inspect.recording.outputs import outputs_of
 from nacre.inspect.recording.recording import GROUPS
 from nacre.inspect.recording.run import AT_ONCE, record_run
 from nacre.io import saveable
-from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
+from nacre.tasks.recipe import load_recipe, to_toml
+from nacre.tasks.recipe_sections import SplitRecipe
 from support.drive import episode, write_episode
 from support.drive import write_run as write_drive_run
 from support.inspect import NAC_LAYER, NEURONS, write

@@ -18,7 +18,8 @@ from nacre.inspect.recording.run import record_run
 from nacre.inspect.recording.writer import RecordingWriter
 from nacre.io import saveable
 from nacre.native import library
-from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
+from nacre.tasks.recipe import load_recipe, to_toml
+from nacre.tasks.recipe_sections import SplitRecipe
 from support.drive import episode, write_episode
 from support.drive import write_run as write_drive_run
 

@@ -335,7 +335,7 @@ def test_a_recording_of_a_run_that_fails_leaves_nothing_behind(trained, tmp_path
 def test_controls_and_models_without_nac_are_refused(tmp_path):
     control = cell(spirals(), tmp_path, controls_for(spirals().data)[0])
     run_cell(control)
-    with pytest.raises(ValueError, match="holds no network; controls are not saved"):
+    with pytest.raises(ValueError, match="holds no network; controls have none"):
         record_run(control.directory)
     run = write_run(tmp_path / "other", "classification", model="cfc-fc")
     with pytest.raises(ValueError, match=f"{run} is a run of cfc-fc, which has no NAC layer to look into; choose"):

@@ -53,7 +53,8 @@ def seen(tmp_path_factory):
 def states_of(trace):
     """[B, H, T, K, columns] what `pairs_of` keeps, from a trace."""
     neurons = [x for name in ("clock", "inter", "command", "motor") if (x := getattr(trace, name)) is not None]
-    return torch.cat([*neurons, *(getattr(trace, name).unsqueeze(-1) for name in GATES)], -1)
+    gates = [x.unsqueeze(-1) for name in GATES if (x := getattr(trace, name)) is not None]
+    return torch.cat([*neurons, *gates], -1)
 
 
 @pytest.mark.parametrize("timed", [True, False])

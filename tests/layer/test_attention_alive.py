@@ -56,6 +56,7 @@ OPTIONS = {
     "sensory_activation": ["identity", "relu"],
     "omega_min": [0.5],
     "integrate": [False],
+    "inhibition": [True],
     "share_backbone": [True],
     "backbone_units": [20],
     "time_scale": [10.0],

@@ -51,6 +51,7 @@ TOGETHER = {
         "phi": "linear",
         "sensory_activation": "identity",
         "integrate": False,
+        "inhibition": True,
         "backbone_units": 12,
     },
     "start by Euler, near, clock, causal": {
@@ -105,6 +106,10 @@ ALONE = {
     "clock-random": {"clock": 2, "wiring": "random", "sparsity": 0.8},
     "clock-wiring": {"clock": 2, "wiring": ncps.wirings.AutoNCP(12, 2)},
     "sensory": {"sensory_activation": "softsign"},
+    "inhibition": {"inhibition": True},
+    "inhibition-shared": {"inhibition": True, "share_backbone": True, "bias": False, "mode": "steady"},
+    "inhibition-wiring": {"inhibition": True, "wiring": ncps.wirings.AutoNCP(12, 3), "integrate": False},
+    "inhibition-mlp": {"inhibition": True, "wiring": "mlp"},
     "shared": {"share_backbone": True},
     "no-bias": {"bias": False},
     "random": {"wiring": "random", "sparsity": 0.8},

@@ -127,7 +127,7 @@ OPTIONS = [{}, {"causal": True}, {"top_k": None}, {"mode": "steady", "integrate"
 OPTIONS += [{"match": "both"}, {"activation": "gelu"}, PLUS]
 
 
-GATES = ("phi", "omega", "t", "match", "clock", "logits", "weights")
+GATES = ("phi", "omega", "t", "match", "effect", "clock", "logits", "weights")
 
 
 @pytest.fixture
@@ -184,7 +184,9 @@ def test_the_trace_is_bit_by_bit_what_a_plain_forward_computes(options, chunk, k
 
 def _exists(layer, gate):
     """Whether a layer has a gate; of those it has not, the kernel shows zeros."""
-    return {"t": layer.time_gate, "match": layer.match, "clock": layer.config.clock or None}[gate] is not None
+    config = layer.config
+    there = {"t": layer.time_gate, "match": layer.match, "clock": config.clock or None}
+    return (there | {"effect": config.inhibition or None})[gate] is not None
 
 
 def test_neurons_of_the_kernel_are_those_of_pytorch(monkeypatch):

@@ -31,7 +31,7 @@ COUNTS = {
     "nac-fc": 41472,
     "nac-phi-linear": 32804,
     "nac-phi-tanh": 32804,
-    "nac-plus": 20744,
+    "nac-plus": 20788,
     "nac-pw": 32804,
     "nac-rw": 81160,
     "nac-steady": 32804,

@@ -10,8 +10,8 @@ import torch
 import nacre
 from nacre._util import foreign_code
 from nacre.bench.entries import build, resolve
-from nacre.train.cell_files import add_results
 from nacre.train.grid import expand_models
+from nacre.train.report.cell_files import add_results
 from nacre.train.report.results import find_results
 from nacre.train.run import Run
 from nacre.train.run_cell import run_cell

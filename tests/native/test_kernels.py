@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ncps.wirings import AutoNCP
 
 import nacre
 from layer.test_circuit import WIRINGS, noisy
@@ -124,6 +125,16 @@ def test_parity_of_gates(mode, phi, match, integrate, dtype):
         match = "content"
     options = {"mode": mode, "phi": phi, "match": match, "integrate": integrate, "time_scale": 0.7}
     check_both_ways(noisy(Backbone(WIRINGS["ncp"], heads=2)), dtype, **options)
+
+
+@pytest.mark.parametrize(
+    ("mode", "integrate", "dtype"),
+    combinations(["exact", "euler", "steady"], [True, False], [torch.float32, torch.float64]),
+)
+def test_parity_of_inhibition(mode, integrate, dtype):
+    wiring = Wiring.from_ncps(AutoNCP(12, 3), WIRINGS["ncp"].num_inputs)
+    options = {"mode": mode, "integrate": integrate, "inhibition": True, "phi": "linear"}
+    check_both_ways(noisy(Backbone(wiring, heads=2)), dtype, **options)
 
 
 @pytest.mark.parametrize("activation", [name for name, one in ACTIVATIONS.items() if one.code is not None])

@@ -1,7 +1,9 @@
 """`NACEncoderLayer` inside `torch.nn.TransformerEncoder`, in place of PyTorch's own layer."""
 
+import copy
 import inspect
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -77,6 +79,19 @@ def test_causal_masks(training):
         assert not torch.equal(net(x)[:, :6], net(changed)[:, :6])
 
 
+def test_the_shortcuts_of_evaluation_give_what_training_gives():
+    x, time, padding = drawn()
+    with pytest.warns(UserWarning, match="enable_nested_tensor"):
+        net = nn.TransformerEncoder(NACEncoderLayer(WIDTH, 2, 16, 0.0, batch_first=True), num_layers=2)
+    with stamps(time):
+        want = net(x, src_key_padding_mask=padding)
+        with torch.inference_mode():
+            got = net.eval()(x, src_key_padding_mask=padding)
+            copied = copy.deepcopy(net)(x, src_key_padding_mask=padding)
+    assert torch.equal(got, copied)
+    torch.testing.assert_close(got, want)
+
+
 def test_time_by_keyword_wins_over_the_context():
     layer = NACEncoderLayer(WIDTH, 2, 16, 0.0, batch_first=True)
     x, time, _ = drawn()
@@ -99,7 +114,7 @@ def test_a_plain_program_trains_with_it_swapped_in(timed):
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     losses = []
     for _ in range(30):
-        with stamps(time if timed else torch.arange(LENGTH, dtype=torch.float64)):
+        with stamps(time) if timed else nullcontext():
             out = model[1](model[0](x, src_key_padding_mask=padding))
         loss = (out - y).masked_fill(padding.unsqueeze(-1), 0).square().mean()
         optimizer.zero_grad()

@@ -1,6 +1,8 @@
 """`NACMultiheadAttention` takes the calls of `torch.nn.MultiheadAttention`, and gives the answers of the layer."""
 
 import inspect
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import nn
 
 import nacre
 from nacre.nn import NACMultiheadAttention, stamps
+from nacre.nn.time import current_stamps
 from support.refused import refused
 
 LENGTH = 9
@@ -99,12 +102,41 @@ def test_a_causal_mask_is_honoured(mask):
     assert torch.equal(again[:, :5], y[:, :5])
 
 
+def test_a_mask_that_hides_nothing_is_none():
+    attention = make()
+    x, time, _ = drawn()
+    want, _ = attention(x, x, x, time=time)
+    for mask in (torch.zeros(LENGTH, LENGTH), torch.zeros(6, LENGTH, LENGTH, dtype=torch.bool)):
+        assert torch.equal(attention(x, x, x, attn_mask=mask, time=time)[0], want)
+
+
+def test_inputs_of_other_shapes_are_refused_by_name():
+    attention = make()
+    x, time, padding = drawn()
+    for given, message in (
+        (padding.T, r"key_padding_mask must have shape \(3, 9\) .*, got \(9, 3\); use key_padding_mask.T"),
+        (padding[:2], r"key_padding_mask must have shape \(3, 9\) .*, got \(2, 9\)$"),
+    ):
+        with refused(message, ValueError):
+            attention(x, x, x, given)
+    with refused(r"key_padding_mask must have shape \(9,\) \(keys\), got \(3, 9\)", ValueError):
+        attention(x[0], x[0], x[0], padding)
+    with refused("must all have three dimensions, or all two, got .*, key .9, 8.", ValueError):
+        attention(x, x[0], x[0])
+    with refused("time must be a tensor of stamps", TypeError), stamps(time.tolist()):
+        pass
+    nested = torch.nested.as_nested_tensor([x[0], x[1, :4]], layout=torch.jagged)
+    with refused("query is a nested tensor; pad it", ValueError):
+        attention(nested, nested, nested)
+
+
 def test_other_masks_and_options_are_refused_by_name():
     attention = make()
     x, _, _ = drawn()
     hidden = torch.zeros(LENGTH, LENGTH, dtype=torch.bool)
     hidden[2, 3] = True
-    for mask in (hidden, torch.randn(LENGTH, LENGTH), causal_mask().expand(6, -1, -1), causal_mask()[:4]):
+    nothing = torch.zeros(5, 5)  # but for other numbers of steps
+    for mask in (hidden, torch.randn(LENGTH, LENGTH), causal_mask().expand(6, -1, -1), causal_mask()[:4], nothing):
         with refused("attn_mask must be a causal mask", ValueError):
             attention(x, x, x, attn_mask=mask)
     for options, message in (
@@ -137,6 +169,18 @@ def test_stamps_reach_self_attention_and_no_other():
         cross = attention(other, x, x)[0]
     assert torch.equal(cross, attention(other, x, x)[0])
     assert not torch.allclose(attention(x, x, x)[0], want)
+
+
+def test_compiled_code_heeds_stamps():
+    @partial(torch.compile, fullgraph=True, backend="eager")
+    def shift(x):
+        time = current_stamps()
+        return x if time is None else x + time
+
+    x = torch.zeros(2)
+    for time in (None, x + 1, x + 2):
+        with nullcontext() if time is None else stamps(time):
+            assert torch.equal(shift(x), x if time is None else time)
 
 
 def test_the_call_decides_whether_the_layer_is_causal():

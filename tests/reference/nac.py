@@ -99,7 +99,7 @@ def match(synapse, q, k, head, elapsed):
 
 
 def attended(layer, q, k, head, units, since, likeness):
-    """Logit and internal time of one pair of a head.
+    """Logit, internal time and effect of one pair of a head.
 
     `units` is the time between them that the time gate reads, `since` that which the clock reads.
     """
@@ -119,7 +119,8 @@ def attended(layer, q, k, head, units, since, likeness):
         bias = layer.time_gate.bias
         ab = u @ layer.time_gate.weight[head] + (0 if bias is None else bias[head])
         t = torch.sigmoid(-ab[0] * units + ab[1])
-    return logit(phi, omega, t, start, config), t
+    effect = 1 + m[2] if config.inhibition else torch.ones_like(phi)
+    return logit(phi, omega, t, start, config), t, effect
 
 
 def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=None, padding=None):
@@ -164,7 +165,7 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
                     # A match is linear in what a key offers: the mean of a block matches by the mean.
                     compared = [1.0], [[x.item()] for x in likeness]
                 chosen = chosen_keys(config, *compared, valid, past, moments[i], key_moments)
-                logits, times = zip(
+                logits, times, effects = zip(
                     *(
                         attended(layer, q[part], ks[j][part], h, abs(units[j]), since[j], likeness[j])
                         for j in chosen
@@ -173,6 +174,7 @@ def reference_nac(layer, query, key=None, value=None, *, time=None, key_time=Non
                 )
                 weights = torch.softmax(torch.stack(logits), 0)
                 shares = [w * t if config.integrate else w for w, t in zip(weights, times, strict=True)]
+                shares = [share * effect for share, effect in zip(shares, effects, strict=True)]
                 heads.append(sum(s * vs[j][part] for s, j in zip(shares, chosen, strict=True)))
             rows.append(torch.cat(heads) @ layer.out_proj.weight.T + or_zero(layer.out_proj.bias, zero))
     return torch.stack(rows).view(*query.shape[:2], config.d_model)

@@ -15,6 +15,7 @@ PLUS = {
     "phi": "linear",
     "sensory_activation": "identity",
     "integrate": False,
+    "inhibition": True,
     "backbone_units": 12,
 }
 KINDS = {"paper": {}, "match": {"match": "both"}, "plus": PLUS}

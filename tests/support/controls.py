@@ -20,6 +20,7 @@ def ragged(kind, seed=0, n=60, longest=7):
         y = torch.randint(0, 3, (answers,), generator=random).masked_fill(left_out, UNSCORED)
     else:
         y = torch.randn(answers, 2, generator=random)
+        y = (y > 0).float() if kind is Kind.MULTI_LABEL else y
         y[left_out, 1] = float("nan")  # one number missing is enough
     return Dataset(
         name="ragged",

@@ -18,7 +18,7 @@ def fields(model="nac", fold=0, seed=0, value=0.03, task="ettm1", **changes):
         part |= {name: changes.pop(name) for name in list(changes) if name in part}
     metric = changes.pop("metric", "mse")
     return {
-        **{"format": 1, "task": task, "model": model, "fold": fold, "seed": seed, "folds": 5},
+        **{"format": 1, "task": task, "column": task, "model": model, "fold": fold, "seed": seed, "folds": 5},
         **{"kind": "forecasting", "metric": metric, "better": "lower", "value": value},
         **{"metrics": {metric: value}, "valid": {metric: value}, "parameters": 33000, "seconds": 61.2},
         **{"budget": budget, "data": data, "split": f"split{fold}", "recipe": "c" * 64},

@@ -14,7 +14,8 @@ from nacre import cli
 from nacre.data import Dataset, Kind, SplitBy, from_arrays, make_splits
 from nacre.data.sets.gaps import gaps as gaps_of
 from nacre.data.sets.series import Series, forecasting
-from nacre.tasks.recipe import NetworkRecipe, Profile, Recipe, SplitRecipe, TrainingRecipe
+from nacre.tasks.recipe import Profile, Recipe
+from nacre.tasks.recipe_sections import NetworkRecipe, SplitRecipe, TrainingRecipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
 from nacre.train.grid import Grid

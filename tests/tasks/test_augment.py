@@ -13,7 +13,8 @@ from nacre.data.dataset import Kind
 from nacre.tasks.augment import augmentation_of, steering
 from nacre.tasks.augment.steering import Draws, augment_steering, changed, draw
 from nacre.tasks.image_encoder import ImageEncoder
-from nacre.tasks.recipe import ImageRecipe, load_recipe, parse_recipe, to_toml
+from nacre.tasks.recipe import load_recipe, parse_recipe, to_toml
+from nacre.tasks.recipe_sections import ImageRecipe
 from support.train import drive, noise
 
 SIZE = (66, 200)

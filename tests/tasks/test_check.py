@@ -58,7 +58,7 @@ def test_all_problems_are_listed(check):
         "group: my.csv has no column 'woh'; did you mean 'who'?",
         "features: my.csv has no column 'tga'; did you mean 'tag'?",
         "my.csv, line 7: column 'when' holds 'soon', not a finite number; fill the cell or drop the row\n",
-        "my.csv, line 6: column 'state' is empty; fill the cell or drop the row\n",
+        "my.csv, line 6: column 'state' is empty; fill the cell or drop the row, or say missing='flags' ",
         "line 7: column 'pulse' holds 'x', not a finite number; fill the cell or drop the row, or leave the "
         "column out (features=...) (1 more cell of this column like that)",
     ):

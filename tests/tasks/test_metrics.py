@@ -75,6 +75,8 @@ def test_the_figure_of_a_kind(kind):
     if kind in (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION):
         assert (metric.name, metric.higher_is_better) == ("accuracy", True)
         assert metric.name in score_classes(torch.eye(2), torch.tensor([0, 1]))
+    elif kind is Kind.MULTI_LABEL:
+        assert (metric.name, metric.higher_is_better) == ("auroc", True)
     else:
         assert (metric.name, metric.higher_is_better) == ("mse", False)
         assert metric.name in score_numbers(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))

@@ -9,12 +9,13 @@ from torch import nn
 
 import nacre
 from nacre.data.dataset import Kind
-from nacre.tasks.network import TaskNetwork, answer_scale
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.scaling import answer_scale
 from support.controls import example, ragged, series, walk
 from support.refused import refused
 
 KINDS = list(Kind)
-NUMBERS = [kind for kind in Kind if not kind.has_classes]
+NUMBERS = [kind for kind in Kind if kind.has_numbers]
 
 
 class Passes(nn.Module):
@@ -198,7 +199,7 @@ def test_leak_nothing_but_training_rows_and_answers_acts_on_the_scale(kind):
     after.fit_scale(changed, train)
     for name in ("shift", "scale", "y_shift", "y_scale"):
         assert torch.equal(getattr(before, name), getattr(after, name)), name
-        asked = kind.has_classes and name.startswith("y")
+        asked = not kind.has_numbers and name.startswith("y")
         assert torch.equal(getattr(before, name), getattr(make(data), name)) == asked, name  # it was fitted
 
 
@@ -303,3 +304,15 @@ def test_questions_are_refused_where_they_make_no_sense():
         make(ragged(Kind.REGRESSION))(x, time, query_only=asks)
     with refused("query_only needs a network without conv", ValueError):
         make(ragged(Kind.STEP_REGRESSION), conv=[[4, 3, 1]])(x, time, query_only=asks)
+
+
+def test_nac_plus_of_before_it_could_inhibit_opens_as_what_it_was():
+    sizes = {"kind": "regression", "d_input": 2, "outputs": 1, "d_model": 8, "num_heads": 2}
+    then = TaskNetwork("nac-plus", options={"inhibition": False, "backbone_units": 22}, **sizes)
+    saved = TaskNetwork("nac-plus", **sizes).to_config() | {"version": 3}
+    again = TaskNetwork.from_config(saved)
+    again.load_state_dict(then.state_dict())
+    x, time = torch.randn(2, 9, 2), torch.rand(2, 9).cumsum(1)
+    assert torch.equal(again.eval()(x, time), then.eval()(x, time))
+    more = TaskNetwork.from_config(again.to_config())  # saved again, by today's version
+    more.load_state_dict(then.state_dict())

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.network import TaskNetwork, answer_scale
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.scaling import answer_scale
 from support.controls import series, walk
 
 

@@ -10,18 +10,8 @@ from hypothesis import strategies as st
 
 from nacre.data.files.catalogue import loader_of
 from nacre.tasks.listing import print_tasks
-from nacre.tasks.recipe import (
-    ImageRecipe,
-    NetworkRecipe,
-    Profile,
-    Recipe,
-    SplitRecipe,
-    TrainingRecipe,
-    list_recipes,
-    load_recipe,
-    parse_recipe,
-    to_toml,
-)
+from nacre.tasks.recipe import Profile, Recipe, list_recipes, load_recipe, parse_recipe, to_toml
+from nacre.tasks.recipe_sections import ImageRecipe, NetworkRecipe, SplitRecipe, TrainingRecipe
 from support.hypothesis import examples
 from support.refused import refused
 
@@ -287,6 +277,9 @@ def test_the_digest_depends_on_everything_else():
             "quick_steps": 3,
             "quick_valid": 3,
             "augment": "steering",
+            "loss": "mae",
+            "class_weights": "balanced",
+            "quantiles": (0.5,),
         },
     }
     for section, table in changes.items():

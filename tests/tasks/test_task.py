@@ -10,7 +10,8 @@ from nacre.data.dataset import Kind
 from nacre.data.files.catalogue import CATALOG
 from nacre.data.splits import SplitBy, make_splits
 from nacre.tasks import sources
-from nacre.tasks.recipe import NetworkRecipe, Recipe, SplitRecipe
+from nacre.tasks.recipe import Recipe
+from nacre.tasks.recipe_sections import NetworkRecipe, SplitRecipe
 from nacre.tasks.sources import load_data
 from nacre.tasks.task import Task, load_task, typical_duration
 from support.controls import ragged, series, walk
@@ -69,8 +70,8 @@ def test_data_from_csv_comes_with_its_columns(pulse):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, r"\[data\] must have either name, .* or csv"),
-        ({"name": "spiral", "csv": "a.csv"}, r"\[data\] must have either name, .* or csv"),
+        ({}, r"\[data\] must have one of name, .* csv, .* and python, .* got"),
+        ({"name": "spiral", "csv": "a.csv"}, r"\[data\] must have one of name, .* csv, .* and python, .* got"),
         ({"name": "spirl"}, "data set must be one of .*, got 'spirl'; did you mean 'spiral'[?]"),
         ({"name": 3}, "data set must be one of .*, got 3"),
         (
@@ -189,6 +190,9 @@ def test_a_network_is_as_the_recipe_says():
         "window": None,
         "image": None,
         "one_hot": [],
+        "static": [],
+        "missing": "error",
+        "quantiles": [],
     }
 
 

@@ -7,7 +7,8 @@ import torch
 
 from nacre.data.batches import Indexed
 from nacre.tasks.augment import AUGMENTATIONS
-from nacre.tasks.recipe import ImageRecipe, NetworkRecipe, Profile
+from nacre.tasks.recipe import Profile
+from nacre.tasks.recipe_sections import ImageRecipe, NetworkRecipe
 from nacre.train import fit
 from nacre.train.run_cell import run_cell
 from support.callbacks import Crash, crash

@@ -7,8 +7,8 @@ import pytest
 
 from nacre.tasks.recipe import Profile
 from nacre.train import cell
-from nacre.train.cell_files import Added, add_results, known_cells
 from nacre.train.grid import run_grid
+from nacre.train.report.cell_files import Added, add_results, known_cells
 from nacre.train.report.results import find_results
 from nacre.train.report.tables import markdown_table
 from support.runs import fields, write_folds, write_run

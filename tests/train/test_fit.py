@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from nacre.data import from_arrays
 from nacre.data.batches import Rounds
-from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, TrainingRecipe
+from nacre.tasks.recipe import Precision, Profile
+from nacre.tasks.recipe_sections import NetworkRecipe, TrainingRecipe
 from nacre.train import fit as fit_module
 from nacre.train.fit import ROUNDS, Budget, budget_of, fit, looked_at
 from nacre.train.lightning_module import Training, rate_share

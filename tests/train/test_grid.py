@@ -13,7 +13,8 @@ import torch
 import nacre
 from nacre._util.locks import LockedElsewhere
 from nacre.tasks.controls import CONTROLS, controls_for
-from nacre.tasks.recipe import NetworkRecipe, Precision, Profile, load_recipe, parse_recipe
+from nacre.tasks.recipe import Precision, Profile, load_recipe, parse_recipe
+from nacre.tasks.recipe_sections import NetworkRecipe
 from nacre.tasks.task import load_task
 from nacre.train import grid as grid_module
 from nacre.train.cell import Cell
@@ -64,7 +65,7 @@ def test_a_run_is_a_directory_with_result_recipe_model_and_log(spiral_run):
     out = spiral_run[0].out
     files = {re.sub(r"events\..*|weights-.*", "...", name) for name in files_below(out)}
     names = ("result.json", "recipe.toml", "log.csv", ".lock", "model/model.json", "model/...")
-    names += ("tensorboard/...", "tensorboard/hparams.yaml")
+    names += ("tensorboard/...", "tensorboard/hparams.yaml", "inputs.json")
     assert files == {f"tiny/{MODEL}/fold1-seed3/{name}" for name in names}
 
 
@@ -124,7 +125,8 @@ def test_classes_are_scored_in_percent_with_a_confusion(tmp_path):
 def test_a_control_leaves_a_result_and_no_model(tmp_path):
     one = cell(spirals(), tmp_path, "linear")
     result = run_cell(one)
-    assert files_below(one.directory) == {"result.json", "recipe.toml", ".lock"}
+    kept = {"control/control.json", "control/control.safetensors"}
+    assert files_below(one.directory) == {"result.json", "recipe.toml", "inputs.json", ".lock", *kept}
     assert result["control"]
     assert result["parameters"] > 0
     assert result["budget"] == {"profile": "quick", "steps": 0, "batch_size": 0, "precision": "32-true"}

@@ -5,17 +5,8 @@ from dataclasses import asdict, fields, make_dataclass, replace
 import pytest
 
 from nacre._util.digest import differences
-from nacre.tasks.recipe import (
-    NetworkRecipe,
-    Precision,
-    Profile,
-    Recipe,
-    SplitRecipe,
-    TrainingRecipe,
-    load_recipe,
-    parse_recipe,
-    to_toml,
-)
+from nacre.tasks.recipe import Precision, Profile, Recipe, load_recipe, parse_recipe, to_toml
+from nacre.tasks.recipe_sections import NetworkRecipe, SplitRecipe, TrainingRecipe
 from nacre.train.format1 import old_digest, upgrade
 from nacre.train.identity import Identity
 

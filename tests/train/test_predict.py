@@ -13,6 +13,7 @@ from nacre import TaskNetwork, load
 from nacre.data import SplitBy, make_splits
 from nacre.data.tables.csv_dataset import read_csv_task
 from nacre.tasks.stack import ModelStack
+from nacre.train import evaluate, predict
 from nacre.train.evaluate import outputs_of
 from nacre.train.predict import predict_csv
 from nacre.train.run_cell import run_cell
@@ -83,7 +84,8 @@ def test_a_table_of_ones_own_is_learned_and_a_new_one_is_predicted(classifier, t
     truth = new.groupby("who")["speed"].first()
     new.drop(columns=["speed", "level"]).to_csv(tmp_path / "new.csv", index=False)
     assert nacre(monkeypatch, "predict", classifier, tmp_path / "new.csv", "--out", tmp_path / "p.csv") == 0
-    assert capsys.readouterr().out == f"wrote {tmp_path / 'p.csv'}\n"
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (f"wrote {tmp_path / 'p.csv'}\n", "")
     found = pd.read_csv(tmp_path / "p.csv", keep_default_na=False)
     assert found.columns.tolist() == ["who", "prediction", "p(fast)", "p(slow)"]
     assert sorted(found["who"]) == sorted(truth.index)
@@ -219,14 +221,6 @@ def test_what_is_no_run_is_refused(tmp_path, monkeypatch, capsys):
     assert said.startswith(f"nacre: {tmp_path} is no finished run; give a directory that `nacre train` made")
 
 
-def test_a_control_is_refused(classifier, tmp_path, monkeypatch, capsys):
-    (tmp_path / "new.csv").write_text("who,when,value\na,0,1\n")
-    control = classifier.parents[1] / "linear/fold0-seed0"
-    assert "holds no network; controls are not saved" in refused(
-        monkeypatch, capsys, control, tmp_path / "new.csv"
-    )
-
-
 def test_a_run_on_other_data_is_refused_with_a_way_that_works(tmp_path, monkeypatch, capsys):
     (tmp_path / "new.csv").write_text("who,when,value\na,0,1\n")
     one = cell(spirals(), tmp_path)
@@ -288,3 +282,22 @@ def test_an_answer_does_not_depend_on_who_is_asked_besides():
     assert len(data.length.unique()) > 1
     for i in (0, 1, len(data) - 1):
         assert torch.allclose(everyone[i], outputs_of(network, data, torch.tensor([i]))[0], atol=1e-6)
+
+
+def test_all_outputs_are_those_of_each_sequence(monkeypatch):
+    monkeypatch.setattr(evaluate, "BATCH", 3)
+    data = waves().data
+    network = TaskNetwork("nac", data.kind, len(data.features), data.outputs, d_model=8, num_heads=2)
+    index, counts = torch.arange(len(data)).flip(0), []
+    found = evaluate.all_outputs(network, data, index, counts.append)
+    each = [outputs_of(network, data, index[i : i + 1])[0] for i in range(len(index))]
+    assert torch.allclose(found, torch.cat(each), atol=1e-6)
+    assert sum(counts) == len(data)
+    assert max(counts) == 3
+
+
+def test_a_table_is_written_in_blocks(monkeypatch):
+    monkeypatch.setattr(predict, "ROWS", 4)
+    table = pd.DataFrame({"a": range(10), "b": ["x,y"] * 10})
+    for rows in (10, 8, 1, 0):
+        assert b"".join(predict.csv_blocks(table[:rows])).decode() == table[:rows].to_csv(index=False)

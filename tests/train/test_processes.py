@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nacre.data import from_arrays
 from nacre.data.batches import part_of
-from nacre.tasks.metrics import is_scored
-from nacre.tasks.recipe import NetworkRecipe
+from nacre.data.dataset import is_scored
+from nacre.tasks.recipe_sections import NetworkRecipe
 from nacre.train.lightning_module import Training
 from nacre.train.run_cell import run_cell
 from nacre.train.scale.options import Processes

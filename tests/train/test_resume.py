@@ -16,7 +16,8 @@ import lightning as L
 import pytest
 import torch
 
-from nacre.tasks.recipe import NetworkRecipe, Precision, Profile
+from nacre.tasks.recipe import Precision, Profile
+from nacre.tasks.recipe_sections import NetworkRecipe
 from nacre.train.run_cell import run_cell
 from support.callbacks import Break, Crash, crash
 from support.process import killed_at_end

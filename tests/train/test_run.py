@@ -79,7 +79,7 @@ def test_a_run_that_is_not_finished_says_what_to_do(finished, tmp_path):
 
 def test_controls_and_other_models_have_no_network(tmp_path):
     run = write_run(tmp_path, "mean", control=True)
-    with pytest.raises(ValueError, match="holds no network; controls are not saved, choose the run of a model"):
+    with pytest.raises(ValueError, match="holds no network; controls have none, choose the run of a model"):
         Run.open(run).network()
     save(NAC(8, 2), run / "model")
     with pytest.raises(ValueError, match="model is damaged: it is a NAC, wanted a network"):

@@ -8,10 +8,13 @@ import re
 import pytest
 from rich.console import Console
 
-from nacre.train.report import paper_tables, tables
+from nacre.train.report import paper_tables, tables, words
 from nacre.train.report.paper import COLUMNS, paper_models
+from nacre.train.report.results import find_results
+from support.pages import RESULTS
 from support.runs import write_folds, write_run
 
+NEW = {"version": 99}  # of a model: older ones than today's are no part of the paper's table
 ACCURACY = {"metric": "accuracy", "better": "higher", "kind": "classification", "task": "event-mnist"}
 
 
@@ -178,9 +181,25 @@ def test_seeds_are_counted_beside_folds(tmp_path):
     assert "| 2/5 × 3 |" in tables.markdown_table(tmp_path)  # noqa: RUF001
 
 
-def test_the_paper_is_quoted_for_its_own_number_only(tmp_path):
-    write_run(tmp_path, metric="mae")
-    assert "0.0258" not in tables.markdown_table(tmp_path)
+def test_a_metric_in_the_papers_unit_stands_beside_what_it_reports(tmp_path, monkeypatch, capsys):
+    for fold, value in enumerate((0.030, 0.032)):
+        write_run(tmp_path, "nac", fold, value=value, metrics={"mse": value, "minmax mse": value / 10})
+    write_run(tmp_path, "sdpa", value=0.04)  # finished before that unit was recorded
+    text = tables.markdown_table(tmp_path)
+    assert "| seconds | minmax mse | reported |" in text
+    assert "| 61.2 | 0.00310 ± 0.00014 | 0.0258 ± 0.0012 |" in text
+    assert "| 61.2 |  | 0.0353 ± 0.0008 |" in text
+    narrow = shown(monkeypatch, capsys, tables.print_table, 80, directory=tmp_path)
+    assert line_of(narrow, "nac").endswith("33,000 0.00310 0.0258")
+    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    nac = next(csv.DictReader(io.StringIO(tables.csv_table(tmp_path))))
+    assert (nac["paper's metric"], float(nac["mean of it"])) == ("minmax mse", pytest.approx(0.0031))
+
+
+def test_a_recipe_of_its_own_name_is_compared_with_the_column_it_names(tmp_path):
+    write_run(tmp_path, task="carracing-4", column="carracing", value=57.2, metric="accuracy", better="higher")
+    write_run(tmp_path, task="mine", column="", value=57.2, metric="accuracy", better="higher")
+    assert tables.markdown_table(tmp_path).count("80.59 ± 1.82") == 1
 
 
 def test_numbers_are_never_rounded_to_nothing():
@@ -192,30 +211,38 @@ def test_numbers_are_never_rounded_to_nothing():
         (1234.5, 1): "1,234.5",
         (3e9, 2): "3.0e+09",
     }
-    assert {given: tables.number(*given) for given in wanted} == wanted
+    assert {given: words.number(*given) for given in wanted} == wanted
 
 
 def test_small_errors_get_more_digits():
-    assert tables.places_for("mse", [0.5, 0.00123]) == 5
-    assert tables.places_for("mse", [1e-12, math.nan]) == 6
-    assert tables.places_for("score", [37.7]) == 2
-    assert tables.places_for("mse", [0.0, math.nan]) == 4
+    assert words.places_for("mse", [0.5, 0.00123]) == 5
+    assert words.places_for("mse", [1e-12, math.nan]) == 6
+    assert words.places_for("score", [37.7]) == 2
+    assert words.places_for("mse", [0.0, math.nan]) == 4
 
 
 # --- the paper's table --------------------------------------------------------------------------------------
 
 
+def write_forecasts(root, model, values, **changes):
+    """Runs of ETTm1 with its error in the paper's unit."""
+    for fold, value in enumerate(values):
+        write_run(root, model, fold, metrics={"mse": 1.0, "minmax mse": value}, value=1.0, **NEW, **changes)
+
+
 @pytest.fixture
 def nine(tmp_path):
-    write_folds(tmp_path, "nac", [0.03, 0.04])
-    write_folds(tmp_path, "sdpa", [0.05])
-    write_folds(tmp_path, "nac", [95.0] * 5, **ACCURACY)
-    write_folds(tmp_path, "cta", [float("nan")] * 5, **ACCURACY)
-    write_folds(tmp_path / "full", "nac", [0.01], profile="full")
-    write_folds(tmp_path, "persistence", [0.06] * 5, control=True)
+    write_forecasts(tmp_path, "nac", [0.03, 0.04])
+    write_forecasts(tmp_path, "sdpa", [0.05])
+    write_folds(tmp_path, "nac", [95.0] * 5, **ACCURACY, **NEW)
+    write_folds(tmp_path, "cta", [float("nan")] * 5, **ACCURACY, **NEW)
+    for model in ("nac", "s4"):
+        write_forecasts(tmp_path / "short", model, [0.01], steps=200)
+    write_forecasts(tmp_path, "persistence", [0.06] * 5, control=True)
     scores = {"score PRONOSTIA": 40.0, "score XJTU-SY": 30.0, "score HUST": 35.5}
-    write_run(tmp_path, "nac", task="bearings", value=40.0, metric="score PRONOSTIA", metrics=scores)
-    write_run(tmp_path, "our-own", task="jena", value=0.02)
+    write_run(tmp_path, "nac", task="bearings", value=40.0, metric="score PRONOSTIA", metrics=scores, **NEW)
+    write_run(tmp_path, "our-own", task="jena", value=0.02, metrics={"minmax mse": 0.02})
+    write_folds(tmp_path, "nac", [0.3], task="spiral", column="", **NEW)
     return tmp_path
 
 
@@ -234,15 +261,47 @@ def test_every_model_has_a_row_in_the_order_of_the_paper(nine):
     assert cells["persistence (control)"][2] == "0.0600 ± 0.0000"
 
 
-def test_one_budget_a_column_is_named_and_the_others_too(nine):
+def test_the_largest_budget_fills_a_column_and_others_fill_its_gaps_with_a_mark(nine):
     text = paper_tables.markdown_paper_table(nine)
-    assert "- ettm1: mse, lower is better; quick: 300 steps" in text
-    assert "- not shown: ettm1: mse, lower is better; full: 300 steps" in text
-    full = paper_tables.markdown_paper_table(nine, profile="full")
-    assert "| **0.0100 [1/5]** (0.0258) |" in full
-    assert "0.0350" not in full
-    with pytest.raises(ValueError, match="no results of profile 'fast' under .*; there are full, quick"):
-        paper_tables.markdown_paper_table(nine, profile="fast")
+    assert "- ettm1: minmax mse, lower is better; quick: 300 steps" in text
+    assert "- bearings: score PRONOSTIA, score XJTU-SY, score HUST, lower is better; quick: 300 steps" in text
+    assert "- † ettm1: minmax mse, lower is better; quick: 200 steps" in text
+    assert line_of(text, "s4").split("(")[2].endswith("0.0100 [1/5]† ")  # the smallest error, and not bold
+    assert "**0.0350 ± 0.0071 [2/5]** (0.0258)" in text
+    assert "spiral" not in text
+
+
+def test_older_versions_of_a_model_fill_gaps_with_another_mark(nine):
+    for model in ("nac", "nac-2k"):
+        write_folds(nine / "old", model, [99.0], version=1, steps=9000, **ACCURACY)
+    text = paper_tables.markdown_paper_table(nine)
+    assert "**95.00 ± 0.00** (96.35)" in line_of(text, "nac")
+    assert "99.00 [1/5]‡ (95.73)" in line_of(text, "nac-2k")
+    assert re.search(r"^- ‡ event-mnist: accuracy.* 9,000 steps .*; older versions of nac-2k$", text, re.MULTILINE)
+
+
+def test_nothing_that_was_measured_prints_a_dash():
+    results = find_results(RESULTS).results
+    rows = csv.DictReader(io.StringIO(paper_tables.csv_paper_table(RESULTS)))
+    filled = {(row["model"], row["column"]) for row in rows if row["mean"]}
+    measured = {
+        (r.model, column.name)
+        for r in results
+        for column in COLUMNS
+        if r.column == column.task and (r.metric == column.metric or column.metric in r.metrics)
+    }
+    assert len(measured) > 60
+    assert filled == measured
+
+
+def test_recipes_that_name_a_column_feed_it_after_the_task_itself(tmp_path):
+    accuracy = {"metric": "accuracy", "better": "higher", "kind": "classification", "column": "carracing", **NEW}
+    write_folds(tmp_path, "nac", [60.0], task="carracing", **accuracy)
+    for model in ("nac", "sdpa"):
+        write_folds(tmp_path, model, [70.0], task="carracing-4", steps=900, **accuracy)
+    text = paper_tables.markdown_paper_table(tmp_path)
+    assert "**60.00 [1/5]** (80.59)" in text
+    assert "70.00 [1/5]† (79.99)" in text
 
 
 def test_the_papers_table_in_csv(nine):
@@ -254,6 +313,7 @@ def test_the_papers_table_in_csv(nine):
     assert float(nac["reported mean"]) == 0.0258
     assert float(found["nac", "HUST"]["mean"]) == 35.5
     assert (found["cta", "event-mnist"]["mean"], found["cta", "event-mnist"]["diverged"]) == ("", "5")
+    assert (found["s4", "ettm1"]["mean"], found["s4", "ettm1"]["steps"]) == ("0.01", "200")
     assert (found["s4", "udacity"]["mean"], found["s4", "udacity"]["reported mean"]) == ("", "0.0183")
 
 

@@ -54,6 +54,7 @@ def test_a_search_leaves_a_recipe_that_trains_a_report_and_figures(found, tmp_pa
     assert tomllib.loads(path.read_text())["models"][MODEL]["mode"] in ("default", "no_gate", "pure")
     assert f"best validation loss {study.best_value:.4g}" in said
     assert said.count("trial ") == 5
+    assert f"study tiny-{MODEL}-quick in sqlite" in said.replace("\n", " ")
     monkeypatch.chdir(tmp_path)
     assert nacre(monkeypatch, "train", path, "-m", MODEL, "--profile", "quick", "--folds", 1, "--no-controls") == 0
     log = read_log(tmp_path / "runs" / path.stem / MODEL / "fold0-seed0")
@@ -178,6 +179,13 @@ def test_a_failing_trial_is_reported_and_counted_and_the_search_goes_on(search, 
     said = capsys.readouterr().out
     assert "failed: no memory left" in said
     assert "1 failed" in said.replace("\n", " ")
+
+
+def test_a_search_on_spirals_has_no_convolutions_because_their_rows_ask(search, monkeypatch):
+    monkeypatch.setattr(tune, "try_recipe", lambda *_: trial.Tried(0.5, 7))
+    study = run_tuning(replace(search, only=(), trials=1))
+    assert {"dense_layers", "lr"} <= study.trials[0].params.keys()
+    assert not [name for name in study.trials[0].params if name.startswith("conv")]
 
 
 def test_a_search_of_which_all_trials_fail_says_why(search, monkeypatch):

@@ -44,7 +44,7 @@ def server():
 
 
 @NEEDS_SERVER
-@pytest.mark.slow
+@pytest.mark.deep
 def test_two_processes_share_a_study_in_postgresql(server, search, tmp_path, capsys):
     shared = {"trials": 5, "only": ("lr", "d_model"), "storage": server, "study": "shared"}
     options = f"-m {MODEL} --trials 5 --profile quick --only lr --only d_model --study shared --out one"

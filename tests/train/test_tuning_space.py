@@ -12,7 +12,8 @@ from nacre.data import Kind
 from nacre.models._registry import list_models, model_options, model_space
 from nacre.models._search_space import Choice, Real, Whole
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import NetworkRecipe, list_recipes, load_recipe, parse_recipe, to_toml
+from nacre.tasks.recipe import list_recipes, load_recipe, parse_recipe, to_toml
+from nacre.tasks.recipe_sections import NetworkRecipe
 from nacre.train.tuning.space import LAYER, recipe_at, space_of, start_of, values_of
 from support.train import TINY
 
@@ -121,6 +122,12 @@ def test_bounds_widen_to_the_recipe_and_strides_are_kept():
     assert recipe_at(recipe, "nac", start_of(recipe, "nac", space)).network == recipe.network
     fewer = recipe_at(recipe, "nac", {"conv_layers": 2, "conv2_filters": 32})
     assert fewer.network.conv == ((200, 11, 1), (32, 3, 2))
+
+
+def test_without_convolutions_none_are_searched():
+    space = space_of(TINY, "nac", convolutions=False)
+    assert space.keys() == {name for name in space_of(TINY, "nac") if not name.startswith("conv")}
+    assert recipe_at(TINY, "nac", start_of(TINY, "nac", space)).network.conv == TINY.network.conv
 
 
 def test_a_value_that_no_bound_can_hold_is_taken_to_the_nearest():

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,13 +99,24 @@ def origin(files: Sequence[Mapping[str, Any]]) -> str:
     """Where the numbers of cells or other files come from, as a list."""
     hours = sum(file["seconds"] for file in files) / 3600
     lines = [f"{len(files)} runs, {hours:.1f} hours of one core together, shared with other work"]
-    for part in ("commit", "machine", "versions", "command"):
+    for part in ("commit", "machine", "versions"):
         lines += dict.fromkeys(_describe(part, file["provenance"][part]) for file in files)
+    made: dict[str, set[str]] = {}  # models by the command that trained them
+    for file in files:
+        made.setdefault(file["provenance"]["command"], set()).add(file.get("model", ""))
+    lines += dict.fromkeys(f"`{_only(models, command)}`" for command, models in made.items())
     return "".join(f"- {line}\n" for line in lines)
+
+
+def _only(models: set[str], command: str) -> str:
+    """A command without the models whose results are not here, or have been replaced."""
+    if not command.startswith("nacre train "):
+        return command
+    return re.sub(r" -m (\S+)", lambda found: found[0] if found[1] in models else "", command)
 
 
 def _describe(part: str, value: Any) -> str:  # noqa: ANN401
     if part == "versions":
         return ", ".join(f"{name} {version}" for name, version in value.items())
-    forms = {"machine": "{0[processor]}, {0[cpus]} CPUs, threads of torch: {0[threads]}", "command": "`{}`"}
+    forms = {"machine": "{0[processor]}, {0[cpus]} CPUs, threads of torch: {0[threads]}"}
     return forms.get(part, "commit `{}`").format(value)

@@ -1,4 +1,8 @@
-"""docs/harness.md, from the finished cells of results/cells/standard and results/plain, and from an estimate."""
+"""docs/harness.md, from finished cells and from an estimate.
+
+results/plain has networks without blocks, of before rows that ask only asked; so has results/before-asking of the
+tasks whose rows ask, and results/cells/standard of the others.
+"""
 
 from typing import Any
 
@@ -11,7 +15,8 @@ ORACLES = ("last-action", "life-clock")  # controls that know true answers
 
 def network() -> str:
     """Fold 0: the layer alone and in blocks, after the same number of steps, and the best control."""
-    before, after = (_first_folds(folder) for folder in ("plain", "cells/standard"))
+    before, *after = (_first_folds(folder) for folder in ("plain", "cells/standard", "before-asking"))
+    after = after[0] | after[1]
     body = []
     for task in dict.fromkeys(task for task, _ in before):
         one = next(result for (name, _), result in after.items() if name == task)

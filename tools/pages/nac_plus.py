@@ -1,7 +1,8 @@
 """docs/nac-plus.md, from results/nac-plus and results/cells/standard.
 
-results/nac-plus: `choices` has cells of tools/variant_recipes.py, `choices-at-start` those of a commit at which
-the match of nac-plus was where logits start; lesions.json is of tools/measure_lesions.py.
+results/nac-plus: `choices` has cells of tools/variant_recipes.py, `choices-without-inhibition` those of a commit
+at which nac-plus had none, lesions.json is of tools/measure_lesions.py; `version-3` has what no table shows any
+more.
 """
 
 from statistics import median
@@ -9,7 +10,7 @@ from typing import Any
 
 from ._shared import load, load_cells, mean_of, origin, table
 
-MODELS = ("nac-plus", "nac", "sdpa", "cfc-fc")
+MODELS = ("nac-plus", "nac", "sdpa", "cfc-fc", "mtan")
 TASKS = (
     "spiral",
     "ettm1-gaps",
@@ -22,12 +23,17 @@ TASKS = (
     "jena",
 )
 CHOICE_TASKS = ("spiral", "ettm1-gaps")
+# Cells that were made before their options were the default.
+THEN: dict[str, dict[str, str]] = {
+    "choices": {"inhib": "as-it-is"},
+    "choices-without-inhibition": {"as-it-is": "no-inhibition"},
+}
 # What differs from nac-plus, by the variant's name in tools/variant_recipes.py.
 CHANGED = {
     "as-it-is": "nac-plus",
     "clock-0": "no clock neurons",
     "clock-4": "clocks of 4 scales instead of 6",
-    "clock-8": "of 8",
+    "clock-8": "clocks of 8 scales instead of 6",
     "near-0": "no near keys: all 16 by match",
     "near-4": "4 near keys of 16",
     "near-12": "12 near keys of 16",
@@ -42,8 +48,9 @@ CHANGED = {
     "gain-2": "gain starts at 2 instead of 8",
     "half-of-synapses": "half of the synapses, as `nac`",
     "settle-3": "command neurons do not hear each other",
-    "units-12": "6 inter and 4 command neurons",
-    "units-42": "24 inter and 16 command neurons",
+    "no-inhibition": "no inhibition",
+    "units-13": "6 inter and 4 command neurons",
+    "units-43": "24 inter and 16 command neurons",
     "tanh-sensory": "tanh sensory neurons",
     "phi-sigmoid": "φ between 0 and 1",
     "values-by-time": "values weighted by t",
@@ -53,11 +60,11 @@ CHANGED = {
 def choices() -> str:
     """Errors of the variants on validation parts, seed by seed."""
     found: dict[tuple[str, str], list[float]] = {}
-    for folder in ("choices", "choices-at-start"):
+    for folder, then in THEN.items():
         for run in load_cells(f"nac-plus/{folder}"):
             task = next(name for name in CHOICE_TASKS if run["task"].startswith(name))
-            variant = run["task"].removeprefix(f"{task}-") if folder == "choices" else "match-at-start"
-            found.setdefault((task, variant), []).append(run["valid"]["mse"])
+            variant: str = run["task"].removeprefix(f"{task}-")
+            found.setdefault((task, then.get(variant, variant)), []).append(run["valid"]["mse"])
     body = []
     for name, words in CHANGED.items():
         cells = [found.get((task, name), []) for task in CHOICE_TASKS]
@@ -113,5 +120,5 @@ TABLES = {
     "lesions": lesions,
     "tasks": tasks,
     "choices": choices,
-    "choices-origin": lambda: origin(load_cells("nac-plus")),
+    "choices-origin": lambda: origin([run for folder in THEN for run in load_cells(f"nac-plus/{folder}")]),
 }

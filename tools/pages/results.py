@@ -38,6 +38,6 @@ TABLES = {
     "first-nac-plus": first_nac_plus,
     "first-nac-plus-origin": lambda: origin(load_cells(FIRST)),
     "tasks": lambda: markdown_table(RESULTS / QUICK),
-    "paper": lambda: markdown_paper_table(RESULTS / QUICK),
+    "paper": lambda: markdown_paper_table(RESULTS),
     "origin": lambda: origin(load_cells(QUICK)),
 }

@@ -3,17 +3,18 @@
 import json
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 
-def write_atomic(path: Path, data: bytes) -> Path:
-    """Write to a temporary name, then rename: nobody ever sees a half-written file."""
+def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> Path:
+    """Write to a temporary name, then rename: nobody sees a half-written file. Blocks are written as they come."""
     # Not mkstemp: only the owner could read its files.
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

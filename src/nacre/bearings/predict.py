@@ -93,11 +93,13 @@ def predict_bearings(
 
 
 def _models(run: Path) -> tuple[list[TaskNetwork], dict[str, Any]]:
-    """The networks of a run and of its other folds, and the recipe's data table."""
+    """The networks of a run and of its other folds, or of a final run alone, and the recipe's data table."""
     trained = Run.open(run)
     data = trained.recipe.data
     if data.get("name") != "bearings":
         raise ValueError(f"{run} was trained on {data.get('name', 'a table')}, wanted bearings")
+    if trained.result.final:
+        return [trained.network()], data
     folds = sorted(path.parent for path in run.resolve().parent.glob(f"fold*-seed*/{RESULT}"))
     others = [other for other in map(Run.open, folds) if other.result.recipe == trained.result.recipe]
     return [other.network() for other in others], data

@@ -153,7 +153,7 @@ def _measure_heads(layer: NAC, trace: Trace, valid: Tensor, delta: float) -> Mea
         ("bounds", "min"): low.masked_fill(~valid, math.inf).amin(over),
         ("bounds", "max"): high.masked_fill(~valid, -math.inf).amax(over),
     }
-    for name in ("phi", "omega", "t", "match", "logits"):
+    for name in ("phi", "omega", "t", "match", "effect", "logits"):
         if (values := getattr(trace, name)) is not None:
             found[name, "min"] = values.masked_fill(~valid, math.inf).amin(over)
             found[name, "max"] = values.masked_fill(~valid, -math.inf).amax(over)
@@ -196,13 +196,8 @@ def _limit(layer: NAC, head: int) -> float:
     which is less than its value where omega t = n.) So omega_min is worst. With t it goes from |start| towards
     |phi| / omega_min, so it is largest at t = 0 or t = 1.
     """
-    config, weights = layer.config, layer.backbone.weights
-    content = 1.0
-    if config.phi == Phi.LINEAR:
-        neuron = ACTIVATIONS[config.activation].limit
-        own = 0 if config.share_backbone else head
-        shift = 0.0 if weights.output_shift is None else weights.output_shift[own, 0].abs().item()
-        content = neuron * weights.output_scale[own, 0].abs().item() + shift
+    config = layer.config
+    content = _motor_limit(layer, head, 0) if config.phi == Phi.LINEAR else 1.0
     match = 0.0 if layer.match is None else layer.match.gain[:, head].sum().item()
     if config.match == Match.START:
         slowest, steps = config.omega_min, config.euler_steps
@@ -210,6 +205,13 @@ def _limit(layer: NAC, head: int) -> float:
         return max(match, left * match + (1 - left) * content / slowest)
     longest = math.inf if config.mode == Mode.STEADY else 1.0
     return (content + match) * min(longest, 1 / config.omega_min)
+
+
+def _motor_limit(layer: NAC, head: int, motor: int) -> float:
+    """Largest size of what a motor neuron of a head gives, whatever the inputs."""
+    weights, own = layer.backbone.weights, 0 if layer.config.share_backbone else head
+    shift = 0.0 if weights.output_shift is None else weights.output_shift[own, motor].abs().item()
+    return ACTIVATIONS[layer.config.activation].limit * weights.output_scale[own, motor].abs().item() + shift
 
 
 def _head(layer: NAC, seen: Measures, head: int) -> HeadCertificate:
@@ -226,9 +228,11 @@ def _head(layer: NAC, seen: Measures, head: int) -> HeadCertificate:
         omega=span("omega"),
         t=None if layer.time_gate is None else span("t"),
         match=None if layer.match is None else span("match"),
+        effect=span("effect") if layer.config.inhibition else None,
         logits=span("logits"),
         bounds=span("bounds"),
         limit=_limit(layer, head),
+        effect_limit=1 + _motor_limit(layer, head, 2) if layer.config.inhibition else 1.0,
         violations=int(number("violations")),
         time_to_delta=number("needed", "max"),
         arrived=number("arrived") / pairs,

@@ -20,12 +20,14 @@ class HeadCertificate:
         omega: Decay rate.
         t: Internal time; None where the layer has no time gate.
         match: Match; None where the layer has no match synapses.
+        effect: Effect of values; None where the layer does not inhibit.
         logits: Logit.
         bounds: Lowest and highest bound of any pair. Each logit is compared with the bounds of its own pair: where
             it starts, at 0 or at the match, and phi / omega, where it goes.
         limit: Size that no logit of this head can exceed, whatever the inputs: that of phi, with the gains of the
             match synapses, times the longest internal time or, in mode "steady", by the smallest decay rate. Where
             logits start at the match, its gain, or what is left of it then and what has come of phi.
+        effect_limit: Size that no effect of this head can exceed, whatever the inputs; 1 without inhibition.
         violations: Logits outside their bounds by more than rounding, or not finite.
         time_to_delta: Time after which every logit is within `delta` of its limit.
         arrived: Share of the pairs whose internal time is that long for their own logit; 1 in mode "steady".
@@ -38,9 +40,11 @@ class HeadCertificate:
     omega: tuple[float, float]
     t: tuple[float, float] | None
     match: tuple[float, float] | None
+    effect: tuple[float, float] | None
     logits: tuple[float, float]
     bounds: tuple[float, float]
     limit: float
+    effect_limit: float
     violations: int
     time_to_delta: float
     arrived: float
@@ -124,7 +128,7 @@ def _report(c: Certificate) -> Iterator[str]:
     yield "certificate holds" if c.ok else "certificate does NOT hold"
     yield f"sequences: {c.sequences:,}, query-key pairs: {c.pairs:,}, heads: {len(c.heads)}"
     yield ""
-    titles = ("phi", "omega", "t", "match", "logits", "bounds", "held", "limit")
+    titles = ("phi", "omega", "t", "match", "effect", "logits", "bounds", "held", "limit")
     titles += (f"time to {c.delta:g}", "arrived", "keys mean", "min")
     yield from _align([("head", *titles), *((str(i), *_cells(h)) for i, h in enumerate(c.heads))])
     yield ""
@@ -141,7 +145,7 @@ def _report(c: Certificate) -> Iterator[str]:
 
 
 def _cells(h: HeadCertificate) -> Iterator[str]:
-    for span in (h.phi, h.omega, h.t, h.match, h.logits, h.bounds):
+    for span in (h.phi, h.omega, h.t, h.match, h.effect, h.logits, h.bounds):
         yield "-" if span is None else f"{span[0]:.3g} to {span[1]:.3g}"
     yield "yes" if h.bounds_hold else f"NO: {h.violations:,} of {h.pairs:,} outside"
     yield from (f"{h.limit:.3g}", f"{h.time_to_delta:.3g}", f"{h.arrived:.1%}")

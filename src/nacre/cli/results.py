@@ -19,7 +19,7 @@ def add(
     to: Annotated[Path, Option(help="Folder of the files: PROFILE/TASK.jsonl in it.")] = Path("results/cells"),
 ) -> None:
     """Add finished runs to files that git can merge, a line for each cell; `nacre train --known` skips them."""
-    from nacre.train.cell_files import add_results
+    from nacre.train.report.cell_files import add_results
 
     added, found = add_results(runs, to)
     for line in found.damaged:

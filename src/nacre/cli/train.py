@@ -50,6 +50,14 @@ def train(
         list[Path] | None,
         Option(help="Skip cells that are finished here: runs, or files of `nacre results add`; repeated."),
     ] = None,
+    final: Annotated[
+        bool,
+        Option(
+            "--final",
+            help="Train each model on all data, for the median of the steps that validation chose in its finished "
+            "folds; no score, no controls.",
+        ),
+    ] = False,
     executor: Annotated[Executor, _scale(help="serial: cell after cell; ray: many at once.")] = Executor.SERIAL,
     address: Annotated[
         str | None,
@@ -69,7 +77,8 @@ def train(
     from nacre.train.grid import Grid, run_grid
 
     models, seeds = model or ["nac"], seed or [0]
-    run_grid(Grid(tasks, models, profile, folds, seeds, out, data_dir, precision, controls, scale, known or []))
+    places = known or []
+    run_grid(Grid(tasks, models, profile, folds, seeds, out, data_dir, precision, controls, scale, places, final))
 
 
 def tune(
@@ -119,14 +128,22 @@ def table(
 
 
 def predict(
-    run: Annotated[Path, Argument(help="Directory of a run, such as runs/my/nac/fold0-seed0.")],
+    runs: Annotated[
+        list[Path],
+        Argument(help="A run, such as runs/my/nac/fold0-seed0; with --ensemble several, or a folder of folds."),
+    ],
     csv: Annotated[Path, Argument(help="Table with the columns of the training file; no target needed.")],
     out: Annotated[Path, Option(help="Where predictions go.")] = Path("predictions.csv"),
+    ensemble: Annotated[
+        bool, Option("--ensemble", help="Predict the mean of what several runs say, such as all folds of a model.")
+    ] = False,
     trust: Trust = None,
 ) -> None:
-    """Predict for a new CSV file with a run that was trained on one."""
+    """Predict for a new CSV file by a run that was trained on one; score it if the file holds the target."""
     from nacre.train.predict import write_predictions
 
     with trusting(trust or ()):
-        write_predictions(run, csv, out)
+        said = write_predictions(runs, csv, out, ensemble=ensemble)
+    for line in said:
+        echo(line, err=line.startswith("warning"))
     echo(f"wrote {out}")

@@ -1,6 +1,7 @@
 """`Dataset`: labelled sequences of irregular length and spacing, and the batches made of them."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -8,6 +9,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from nacre.data.missing import Missing, last_seen
 
 UNSCORED = -100  # class of a step that is not scored, as in torch's losses; in regression it is NaN
 
@@ -20,6 +23,7 @@ class Kind(StrEnum):
     REGRESSION = "regression"  # numbers for each sequence
     STEP_REGRESSION = "step-regression"  # numbers for each step
     FORECASTING = "forecasting"  # the next values of one column
+    MULTI_LABEL = "multi-label"  # several yes or no for each sequence
 
     @property
     def has_classes(self) -> bool:
@@ -27,9 +31,29 @@ class Kind(StrEnum):
         return self in (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION)
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether answers are quantities: neither a class nor labels."""
+        return not self.has_classes and self is not Kind.MULTI_LABEL
+
+    @property
     def each_step(self) -> bool:
         """Whether every step has an answer of its own."""
         return self in (Kind.STEP_CLASSIFICATION, Kind.STEP_REGRESSION)
+
+
+def is_scored(y: Tensor, kind: Kind) -> Tensor:
+    """Which answers count: classes [...] that are not `UNSCORED`, numbers [..., D] without NaN; never padding.
+
+    Forecasts count if one of their numbers is known.
+
+    Example:
+        >>> is_scored(torch.tensor([[1, 0], [2, UNSCORED]]), Kind.STEP_CLASSIFICATION)
+        tensor([[ True,  True],
+                [ True, False]])
+    """
+    if kind.has_classes:
+        return y != UNSCORED
+    return ~(y.isnan().all(-1) if kind is Kind.FORECASTING else y.isnan().any(-1))
 
 
 class Batch(NamedTuple):
@@ -68,19 +92,22 @@ class Dataset:
     Attributes:
         name: Short name, part of file names.
         kind: What is asked.
-        values: [N, F] float32 features of all rows, or [N, height, width, F] uint8 images with F colours.
+        values: [N, F] float32 features of all rows, NaN where not observed, or [N, height, width, F] uint8 images
+            with F colours. Of events, [N, 2]: number of the feature, and its value.
         time: [N] float64 stamps of all rows, ascending within each sequence.
         start: [n] first row of each sequence.
         length: [n] its number of rows.
-        y: [n] or, each step, [N] classes; [n, D] or, each step, [N, D] float32 numbers.
+        y: [n] or, each step, [N] classes; [n, D] or, each step, [N, D] float32 numbers, of labels 0 or 1.
         group: [n] what each sequence belongs to and what must never be split: recording, person, series.
         groups: Names of the groups.
-        features: Names of the columns of `values`, or of its colours.
+        features: Names of the columns of `values`, of its colours, or of the variables of events.
         classes: Names of the classes; empty for numbers.
         targets: Names of the D numbers; empty for classes.
         target_column: In forecasting, the column of `values` that is forecast.
         query_only: [N] bool, rows that ask and tell nothing: moments whose value is wanted. None for no such rows.
-        one_hot: Columns of `values` that are 1 for one name of a category and 0 for all others.
+        one_hot: Features that are 1 for one name of a category and 0 for all others.
+        static: Features that never change within a sequence.
+        missing: What is done about values that were not observed.
         guess: Columns of `values` that are a first guess of the targets: one for all of them, or one for each.
         window: In forecasting, how many rows a window has if none is missing, and the time between them.
         test: [n] bool, the official test part; None where there is none.
@@ -112,6 +139,8 @@ class Dataset:
     target_column: int | None = None
     query_only: Tensor | None = None
     one_hot: tuple[int, ...] = ()
+    static: tuple[int, ...] = ()
+    missing: Missing = Missing.ERROR
     guess: tuple[int, ...] = ()
     window: tuple[int, float] | None = None
     test: Tensor | None = None
@@ -131,11 +160,18 @@ class Dataset:
         rows, sequences = len(self.values), len(self.start)
         if sequences == 0:
             raise ValueError(f"{self.name}: no sequences; the data is shorter than one window, or empty")
+        if self.has_events and self.kind not in (Kind.CLASSIFICATION, Kind.REGRESSION):
+            raise ValueError(
+                f"{self.name}: missing='events' is for one answer for each sequence, not for {self.kind}; "
+                "use 'flags' or 'last'"
+            )
         sizes = len(self.time), len(self.y), len(self.length), len(self.group)
         if sizes != (rows, rows if self.kind.each_step else sequences, sequences, sequences):
             raise ValueError(f"{self.name}: values, time, y, start, length and group do not fit together")
-        if self.values.shape[-1] != len(self.features):
+        if self.values.shape[-1] != (2 if self.has_events else len(self.features)):
             raise ValueError(f"{self.name}: {self.values.shape[-1]} columns but {len(self.features)} names")
+        if self.missing is not Missing.ERROR and self.has_images:
+            raise ValueError(f"{self.name}: missing={str(self.missing)!r} is for features, not for images")
 
     def __len__(self) -> int:
         """Number of sequences n."""
@@ -150,6 +186,11 @@ class Dataset:
     def has_images(self) -> bool:
         """Whether rows are images."""
         return self.values.dim() == 4
+
+    @property
+    def has_events(self) -> bool:
+        """Whether each row is one observed value of one variable."""
+        return self.missing is Missing.EVENTS
 
     @property
     def stop(self) -> Tensor:
@@ -170,11 +211,20 @@ class Dataset:
         rows = self.rows(index)
         return self.values[rows if self.query_only is None else rows[~self.query_only[rows]]]
 
+    def last_values(self, index: Tensor, columns: Sequence[int]) -> Tensor:
+        """[n, columns] what was last observed of some columns in each of these sequences; NaN if nothing was."""
+        last = self.start[index] + self.length[index] - 1
+        if self.missing is Missing.ERROR:
+            return self.values[last][:, list(columns)]
+        return last_seen(self.values[:, list(columns)], self.start[index], last)
+
     def answers(self, index: Tensor) -> Tensor:
-        """Answers to be scored of these sequences: [m] classes or [m, D] numbers; those of each step once."""
+        """Answers to be scored of these sequences: [m] classes or [m, D] numbers; those of each step once.
+
+        Where some numbers of a forecast are not known, they are NaN.
+        """
         y = self.y[self.rows(index) if self.kind.each_step else index]
-        scored = y != UNSCORED if self.kind.has_classes else ~y.isnan().any(-1)
-        return y[scored]
+        return y[is_scored(y, self.kind)]
 
     def batch(self, index: Tensor) -> Batch:
         """The batch of the sequences with these indices.
@@ -216,3 +266,12 @@ class Dataset:
             if part is not None:
                 digest.update(part.contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+
+def check_labels(data: Dataset) -> Dataset:
+    """The same data set; refuses answers of labels that are neither 0 nor 1."""
+    if data.kind is Kind.MULTI_LABEL:
+        odd = (data.y != 0) & (data.y != 1) & ~data.y.isnan()
+        if bool(odd.any()):
+            raise ValueError(f"{data.name}: answers in {data.kind} must be 0 or 1, got {data.y[odd][0].item():g}")
+    return data

@@ -100,14 +100,20 @@ def _by_group(data: Dataset, folds: int) -> list[Split]:
 
 
 def _official(data: Dataset, folds: int) -> list[Split]:
-    """Every fold is scored on the official test part; fold i validates on the i-th part of the rest."""
+    """Every fold is scored on the official test part; fold i validates on the i-th part of the other groups."""
     if data.test is None:
         raise ValueError(f"{data.name} has no official test part; split by 'group' or by 'time'")
     rest = (~data.test).nonzero().squeeze(1)
+    groups, unit = data.group[rest].unique(return_inverse=True)
+    if len(groups) < folds:  # too few to keep together
+        unit = torch.arange(len(rest))
+    units = int(unit.max()) + 1
     # Shuffled by a seed of its own, because files may be sorted by class.
-    order = torch.randperm(len(rest), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(units, generator=torch.Generator().manual_seed(0))
+    part_of = torch.empty(units, dtype=torch.int64)
+    part_of[order] = torch.arange(units) % folds
     part = torch.full((len(data),), -1)
-    part[rest[order]] = torch.arange(len(rest)) % folds
+    part[rest] = part_of[unit]
     return [_split(part >= 0, part == i, data.test) for i in range(folds)]
 
 

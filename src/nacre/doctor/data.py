@@ -31,8 +31,11 @@ def check_data(data_dir: Path | None) -> Iterator[Finding]:
             continue
         try:
             form = read(name, found).form
-        except (OSError, ValueError) as error:
-            yield problem(f"data {name}", str(error), f"nacre data get {name}")
+        except OSError as error:
+            yield problem(f"data {name}", str(error), "make the file readable")
+        except ValueError as error:
+            what, _, do = str(error).partition("; delete ")
+            yield problem(f"data {name}", what, f"delete {do}")
         else:
             yield ok(f"data {name}", f"{form}, {found.size / 1e6:.1f} MB, in {found.paths[0].parent}")
     if missing:

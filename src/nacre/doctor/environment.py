@@ -9,10 +9,10 @@ from importlib.util import find_spec
 
 import torch
 
+from nacre._util.extras import how_to_install, requirements
 from nacre._util.provenance import provenance
 from nacre.doctor.finding import Finding, note, ok, problem
 
-OLDEST_TORCH = (2, 6)
 CORE = ("torch", "numpy", "ncps", "safetensors", "platformdirs")
 # What the extras of pyproject.toml bring, by the names under which they are imported.
 EXTRAS = {
@@ -42,7 +42,7 @@ EXTRAS = {
 def check_environment() -> Iterator[Finding]:
     """Versions, extras, processor, memory and GPU."""
     yield _versions()
-    yield _torch(torch.__version__)
+    yield _torch(torch.__version__, requirements())
     yield _extras()
     yield _processor()
     yield _memory()
@@ -65,12 +65,18 @@ def _version(name: str) -> str:
         return "of unknown version"
 
 
-def _torch(have: str) -> Finding:
-    numbers = tuple(int(part) for part in re.findall(r"\d+", have)[:2])
-    oldest = ".".join(map(str, OLDEST_TORCH))
-    if numbers < OLDEST_TORCH:
-        return problem("torch", f"{have} is older than {oldest}", f"pip install 'torch>={oldest}'")
+def _torch(have: str, required: list[str]) -> Finding:
+    oldest = next((found[1] for one in required if (found := re.match(r"torch>=([\d.]+)", one))), None)
+    if oldest is None:
+        return note("torch", f"{have}; nacre is not installed, so how new it must be is not known")
+    if _numbers(have) < _numbers(oldest):
+        fix = f"pip install 'torch>={oldest}'; older ones are not tested"
+        return problem("torch", f"{have} is older than {oldest}", fix)
     return ok("torch", f"{have}, at least {oldest}")
+
+
+def _numbers(version_text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version_text)[:2])
 
 
 def _extras() -> Finding:
@@ -80,8 +86,9 @@ def _extras() -> Finding:
     if not lacking:
         return ok("extras", f"complete: {complete}")
     text = "; ".join(f"{extra} lacks {', '.join(names)}" for extra, names in lacking.items())
-    wanted = ",".join(lacking)
-    return note("extras", f"complete: {complete}; {text}", f"for their commands: pip install -e '.[{wanted}]'")
+    return note(
+        "extras", f"complete: {complete}; {text}", f"for their commands: {how_to_install(','.join(lacking))}"
+    )
 
 
 def _processor() -> Finding:

@@ -2,7 +2,6 @@
 
 import os
 import time
-import warnings
 from collections.abc import Iterator
 
 import torch
@@ -32,11 +31,9 @@ def check_kernels() -> Iterator[Finding]:
     try:
         path = build()
     except (OSError, RuntimeError) as error:
-        yield problem("kernels", str(error), _fix(error))
+        yield problem("kernels", f"they cannot be built: {error}", _fix(error))
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the finding says it
-        loaded = library.library()
+    loaded = library.library()
     if loaded is None:
         yield problem("kernels", f"{path} cannot be loaded", f"delete {path}, so that it is built again")
         return
@@ -46,8 +43,8 @@ def check_kernels() -> Iterator[Finding]:
 
 
 def _fix(error: Exception) -> str:
-    if isinstance(error, PermissionError) or "written by others" in str(error):
-        return f"set NACRE_CACHE to a folder that is yours alone; now it is {cache_folder()}"
+    if isinstance(error, OSError) or "written by others" in str(error):
+        return f"set NACRE_CACHE to a folder that you can write and nobody else; now it is {cache_folder()}"
     return "set CXX to a C++17 compiler (g++ 12 or newer, or clang), or NACRE_NATIVE=0 to do without"
 
 

@@ -1,5 +1,6 @@
 """`run_doctor`: all checks, printed as they come."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,12 @@ _MARKS = {State.OK: "ok  ", State.NOTE: "note", State.PROBLEM: "!!  "}
 def run_doctor(data_dir: Path | None, as_json: bool) -> int:
     """Print what was found, plain text to paste into an issue, or JSON; gives the number of problems."""
     found = []
-    for finding in _checks(data_dir):
-        found.append(finding)
-        if not as_json:
-            print(_line(finding), flush=True)  # noqa: T201
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that kernels are missing is a finding
+        for finding in _checks(data_dir):
+            found.append(finding)
+            if not as_json:
+                print(_line(finding), flush=True)  # noqa: T201
     problems = sum(finding.state is State.PROBLEM for finding in found)
     if as_json:
         print(json_text({"problems": problems, "findings": [f.to_dict() for f in found]}), end="")  # noqa: T201

@@ -45,8 +45,8 @@ class NAC(nn.Module):
         mode: "exact", "euler" or "steady" solution of the logit's equation.
         sparsity: Nominal share of synapses left out, 0 to 0.95; `Wiring.density` gives the real one.
         wiring: "ncp", "random", "dense", "mlp", or a backbone of your own (`nacre.Wiring` or `ncps`) with
-            2 * d_model / num_heads inputs (and 2 for each scale of `clock`) and 2 motor neurons; sensory gates are
-            then "ncp".
+            2 * d_model / num_heads inputs (and 2 for each scale of `clock`) and 2 motor neurons (3 with
+            `inhibition`); sensory gates are then "ncp".
         causal: Whether a query sees only keys up to itself.
         dropout: Share of attention weights dropped in training.
         **rare: Further options, see `NACConfig`.
@@ -98,7 +98,9 @@ class NAC(nn.Module):
             kind, backbone = str(WiringKind.NCP), config.wiring
         else:
             kind = config.wiring
-            backbone = backbone_wiring(kind, config.circuit_inputs, config.units, config.sparsity, config.seed)
+            backbone = backbone_wiring(
+                kind, config.circuit_inputs, config.units, config.sparsity, config.seed, config.motors
+            )
         sensory = sensory_wiring(kind, config.width, d_model, config.sparsity, config.seed)
         self._build(sensory, backbone, device=device, dtype=dtype)
 
@@ -343,7 +345,7 @@ class NAC(nn.Module):
             backbone.num_inputs,
             len(backbone.group("motor")),
         )
-        wanted = config.width, config.d_model, config.circuit_inputs, 2
+        wanted = config.width, config.d_model, config.circuit_inputs, config.motors
         if sizes != wanted:
             raise ValueError(
                 "the wirings must have inputs and sensory neurons, and inputs and motor neurons, as the options "

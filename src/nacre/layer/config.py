@@ -62,6 +62,7 @@ class RareOptions(TypedDict, total=False):
     sensory_activation: str | None
     omega_min: float
     integrate: bool
+    inhibition: bool
     share_backbone: bool
     backbone_units: int | None
     time_scale: float
@@ -121,6 +122,9 @@ class NACConfig:
     """Smallest decay rate."""
     integrate: Annotated[bool, Flag()] = True
     """Whether values are weighted with the internal time t (the paper's integral)."""
+    inhibition: Annotated[bool, Flag()] = False
+    """Whether a third motor neuron sets the effect 1 + m of each value: above 0 it excites, below 0 it inhibits.
+    Attention weights alone can only excite."""
     share_backbone: Annotated[bool, Flag()] = False
     """One circuit for all heads instead of one each."""
     backbone_units: Annotated[int | None, Integer(5)] = None
@@ -160,11 +164,14 @@ class NACConfig:
                 )
             wiring = Wiring.from_ncps(wiring, inputs)
             object.__setattr__(self, "wiring", wiring)
-        if wiring.num_inputs != inputs or len(wiring.group("motor")) != 2:
+        if wiring.num_inputs != inputs or len(wiring.group("motor")) != self.motors:
             clock = f" and {2 * self.clock} clock neurons" if self.clock else ""
+            motors = (
+                "3 motor neurons (phi, omega and effect)" if self.inhibition else "2 motor neurons (phi and omega)"
+            )
             raise ValueError(
                 f"wiring must have {inputs} inputs (query and key of one head, 2 * d_model / num_heads{clock}) "
-                f"and 2 motor neurons (phi and omega), got {wiring}"
+                f"and {motors}, got {wiring}"
             )
         if self.backbone_units is not None:
             raise ValueError("backbone_units belongs to a generated wiring; the given one has its own size")
@@ -178,6 +185,11 @@ class NACConfig:
     def circuit_inputs(self) -> int:
         """Inputs of the circuit: sensory neurons of query and key, and clock neurons."""
         return 2 * self.d_head + 2 * self.clock
+
+    @property
+    def motors(self) -> int:
+        """Motor neurons of the circuit: of phi, of omega, and of the effect where the layer inhibits."""
+        return 3 if self.inhibition else 2
 
     @property
     def width(self) -> int:

@@ -117,8 +117,8 @@ def _attend_slowly(
     clock = _clock_of_phases(fixed)
     drive = learned.query.unsqueeze(2) + take_rows(learned.key, fixed.index)  # [H, R, K, P]
     states = evaluate(circuit.program, circuit.activation, drive, clock, learned.weight, learned.constant)
-    scale, shift = (x.T.reshape(2, -1, 1, 1) for x in (learned.scale, learned.shift))
-    gates = pair_gates(tokens, states[-2:] * scale + shift, clock, config, everything)
+    scale, shift = (x.T.reshape(x.shape[1], -1, 1, 1) for x in (learned.scale, learned.shift))
+    gates = pair_gates(tokens, states[-len(scale) :] * scale + shift, clock, config, everything)
     share = shares(gates, config, 0.0)
     out = mix(share if fixed.keep is None else share * fixed.keep, learned.value, fixed.index)
     nothing = torch.zeros_like(gates.phi)
@@ -129,6 +129,7 @@ def _attend_slowly(
         logits=gates.logits,
         weights=gates.weights,
         match=nothing if gates.match is None else gates.match,
+        effect=nothing + 1 if gates.effect is None else gates.effect,
         clock=nothing[..., None][..., :0] if clock is None else clock,
         states=states,
     )
@@ -175,6 +176,7 @@ def _attend_watched(
             logits=seen.logits,
             weights=seen.weights,
             match=seen.match if matched else None,
+            effect=seen.effect if config.inhibition else None,
             clock=seen.clock if config.clock else None,
         )
         states = seen.states[list(backbone.last_rows.values())].flatten(2).movedim(0, -1)  # [H, C * K, n]

@@ -56,6 +56,7 @@ class Gates:
     logits: Tensor
     weights: Tensor
     match: Tensor | None
+    effect: Tensor | None
     clock: Tensor | None  # [H, R, K, C] states of the clock neurons
 
 
@@ -108,18 +109,18 @@ def _in_turn(
 def settle_rows(
     tokens: Tokens, wired: WiredBackbone, clock: Tensor | None, rows: slice
 ) -> tuple[Tensor, NeuronStates]:
-    """Motor neurons [2, H, C, K] of some query rows in PyTorch, and the states from `WiredBackbone.settle`."""
+    """Motor neurons [2 or 3, H, C, K] of some query rows in PyTorch, and states from `WiredBackbone.settle`."""
     index = tokens.index[:, rows]
     drive = tokens.query_drive[:, rows, None] + take_rows(tokens.key_drive, index)  # [H, C, K, P]
     drive = drive.flatten(1, 2)
     if clock is not None:
         drive = drive + wired.project_clock(clock.flatten(1, 2))
     motor, states = wired.settle(drive)
-    return motor.view(*index.shape, 2).movedim(-1, 0), states
+    return motor.view(*index.shape, motor.shape[-1]).movedim(-1, 0), states
 
 
 def pair_gates(tokens: Tokens, motor: Tensor, clock: Tensor | None, config: NACConfig, rows: slice) -> Gates:
-    """Gates of some query rows from their motor neurons [2, H, C, K]."""
+    """Gates of some query rows from their motor neurons [2 or 3, H, C, K]."""
     elapsed = pair_elapsed(tokens, config, rows, motor.dtype)
     gate, match = pair_time_gates(tokens, rows), pair_match(tokens, rows)
     return solve_gates(motor, gate, elapsed, tokens.valid[:, rows], config, match, clock)
@@ -163,7 +164,7 @@ def pair_elapsed(tokens: Tokens, config: NACConfig, rows: slice, dtype: torch.dt
 
 
 def solve_gates(
-    motor: Tensor,  # [2, H, C, K] of phi and omega
+    motor: Tensor,  # [2 or 3, H, C, K] of phi, of omega, and of the effect where the layer inhibits
     gate: Tensor | None,  # [H, 2, C, K] t_a and t_b; None where the layer has no time gate
     elapsed: Tensor | None,  # [H, C, K] from `elapsed_time`; None: 1
     valid: Tensor,  # [H, C, K] columns that hold a key
@@ -187,13 +188,15 @@ def solve_gates(
     # A finite floor instead of -inf: rows without a key stay finite (the layer zeroes them); in all others the
     # weight is exactly 0 either way.
     weights = logits.masked_fill(~valid, torch.finfo(logits.dtype).min).softmax(-1)
-    return Gates(phi, omega, t, logits, weights, match, clock)
+    effect = 1 + motor[2] if config.inhibition else None
+    return Gates(phi, omega, t, logits, weights, match, effect, clock)
 
 
 def shares(gates: Gates, config: NACConfig, dropout: float) -> Tensor:
-    """Factors of the values, [H, C, K]: weights after dropout, times t where the layer integrates."""
+    """Factors of the values, [H, C, K]: weights after dropout, times t and the effect where the layer has them."""
     share = nn.functional.dropout(gates.weights, dropout)
-    return share * gates.t if config.integrate and gates.t is not None else share
+    share = share * gates.t if config.integrate and gates.t is not None else share
+    return share if gates.effect is None else share * gates.effect
 
 
 def mix(share: Tensor, value: Tensor, index: Tensor) -> Tensor:

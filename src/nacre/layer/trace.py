@@ -12,6 +12,8 @@ from nacre.layer.pairs import Gates
 from nacre.wiring.wiring import Wiring
 
 BACKBONE = ("inter", "command", "motor")
+MOTORS = ("phi", "omega", "effect")
+"""Gates of the motor neurons, in their order; the last one only with inhibition."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +22,12 @@ class Trace:
 
     Of pairs, [B, H, T, K]: content target `phi`, decay rate `omega`, internal time `t` (None without a time gate),
     `match`, which the match synapses add to phi, or at which logits start (None without them), `logits`, attention
-    `weights` before dropout, the key's position `index`, and `valid`, the columns that hold a key.
+    `weights` before dropout, `effect`, a factor of the value (None without inhibition), the key's position
+    `index`, and `valid`, the columns that hold a key.
     States of neurons, [B, H, T, K, n]: `clock` (cosines, then sines; None without them), `inter`, `command` (those
-    that acted on the motor neurons, from the last settle step but one), `motor` (of phi and omega). Sensory
-    states, [B, H, T or S, D]: `query`, `key`, `value`. Neuron i of a backbone's group is `wiring.group(name)[i]`.
+    that acted on the motor neurons, from the last settle step but one), `motor` (of phi, omega and effect).
+    Sensory states, [B, H, T or S, D]: `query`, `key`, `value`. Neuron i of a backbone's group is
+    `wiring.group(name)[i]`.
     """
 
     phi: Tensor
@@ -32,6 +36,7 @@ class Trace:
     match: Tensor | None
     logits: Tensor
     weights: Tensor
+    effect: Tensor | None
     index: Tensor
     valid: Tensor
     clock: Tensor | None

@@ -34,13 +34,27 @@ PLUS: dict[str, Any] = {
     "phi": "linear",
     "sensory_activation": "identity",
     "integrate": False,
-    "backbone_units": 22,  # 12 inter, 8 command and 2 motor neurons: a person can read them all
+    "inhibition": True,
+    "backbone_units": 23,  # 12 inter, 8 command and 3 motor neurons: a person can read them all
     "sparsity": 0.0,  # so small, it needs all of its synapses
     # A product is cheap beside a circuit: of 256 keys a query is compared with all, of 1,024 with a quarter.
     "reach": 256,
 }
-# The first version, as which networks that were saved before version 3 still open.
-FIRST_PLUS: dict[str, Any] = {"match": "both", "reach": 256}
+_FIRST_PLUS: dict[str, Any] = {"match": "both", "reach": 256}
+_THIRD_PLUS: dict[str, Any] = {"inhibition": False, "backbone_units": 22}  # what differs from `PLUS`
+
+
+def saved_plus(version: int, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name and options with which a `nac-plus` that was saved at some version is made again, as what it was.
+
+    Example:
+        >>> saved_plus(3, {"top_k": 8})
+        ('nac-plus', {'inhibition': False, 'backbone_units': 22, 'top_k': 8})
+    """
+    if version < 3:
+        return "nac", {**_FIRST_PLUS, **options}
+    return "nac-plus", {**_THIRD_PLUS, **options} if version == 3 else options
+
 
 # What `nacre tune` searches; a row of the paper's table keeps what it stands for.
 SPACE: Space = {
@@ -96,9 +110,9 @@ for _name, (_preset, _summary) in VARIANTS.items():
     _register(_name, _preset, _summary)
 
 
-# Version 3: clock neurons, near keys, and a small circuit.
+# Version 3: clock neurons, near keys, and a small circuit. Version 4: inhibition.
 @register(
-    _info("nac-plus", "a small circuit that senses elapsed time", paper="nacre, after NAC", version=3),
+    _info("nac-plus", "a small circuit that senses elapsed time", paper="nacre, after NAC", version=4),
     PLUS_SPACE,
     PLUS,
 )

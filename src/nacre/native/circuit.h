@@ -9,7 +9,7 @@
 #include "vector.h"
 
 extern "C" struct Program {
-  int32_t rows, columns, constants, synapses, activation;  // the last two rows are the motor neurons
+  int32_t rows, columns, constants, synapses, activation;  // the last rows are the motor neurons
   const int32_t *kind, *base, *active;  // [rows]
   const int32_t *start, *source;        // [rows + 1], [synapses] in the order of their target rows
   const int32_t *out_start, *out_target, *out_synapse;  // the same synapses in the order of their source rows

@@ -13,20 +13,20 @@ constexpr double kSeriesBelow = 0.5;  // below this the closed forms lose digits
 template <typename T> constexpr int kTerms = sizeof(T) == 4 ? 9 : 18;
 
 struct GateOptions {
-  int32_t phi, mode, match, euler_steps, has_time;
+  int32_t phi, mode, match, euler_steps, has_time, inhibits;
   double omega_min;
 };
 
 // What a pair's gates are computed from.
 template <typename V> struct GateInputs {
-  V motor[2];       // after the output map
+  V motor[3];       // after the output map: of phi, of omega, and of the effect where the layer inhibits
   V t_a, t_b;       // where the layer has a time gate
   V elapsed, match;
 };
 
 template <typename V> struct Gates {
   V squashed;  // motor 0 through phi's function
-  V phi, omega, t, logit;
+  V phi, omega, t, logit, effect;
   V gain, gain_slope, rest, rest_slope;  // (1 - rest) / z and the share of a0 that is left, at z = omega t
 };
 
@@ -87,6 +87,8 @@ template <typename V> Gates<V> run_gates(const GateOptions& o, const GateInputs<
   const V size = w < zero ? -w : w;
   out.omega = (w > zero ? w : zero) + log1p_of(exp_of(-size)) + T(o.omega_min);
   out.t = o.has_time ? logistic(in.t_b - in.t_a * in.elapsed) : zero;
+  out.effect = zero + T(1);
+  if (o.inhibits) out.effect += in.motor[2];
   if (o.mode == kSteady) {
     out.logit = out.phi / out.omega;
     return out;
@@ -97,9 +99,10 @@ template <typename V> Gates<V> run_gates(const GateOptions& o, const GateInputs<
   return out;
 }
 
-// Gradients of the inputs from those of the logit and of t; the fields of `in` come out as gradients.
+// Gradients of the inputs from those of the logit, of t and of the effect; the fields of `in` come out as gradients.
 template <typename V>
-GateInputs<V> gates_back(const GateOptions& o, const GateInputs<V>& in, const Gates<V>& g, V by_logit, V by_t) {
+GateInputs<V> gates_back(const GateOptions& o, const GateInputs<V>& in, const Gates<V>& g, V by_logit, V by_t,
+                         V by_effect) {
   typedef Element<V> T;
   const V one = V{} + T(1);
   GateInputs<V> out = {};
@@ -118,6 +121,7 @@ GateInputs<V> gates_back(const GateOptions& o, const GateInputs<V>& in, const Ga
   const V s = g.squashed;
   out.motor[0] = o.phi == kPhiSigmoid ? by_phi * s * (one - s) : o.phi == kPhiTanh ? by_phi * (one - s * s) : by_phi;
   out.motor[1] = by_omega * logistic(in.motor[1]);
+  out.motor[2] = by_effect;
   const V by_exponent = o.has_time ? by_t * g.t * (one - g.t) : V{};
   out.t_b = by_exponent;
   out.t_a = -by_exponent * in.elapsed;

@@ -43,7 +43,8 @@ def library() -> ctypes.CDLL | None:
     except (OSError, RuntimeError) as error:
         warnings.warn(
             f"nacre runs without its compiled kernels: equal results, several times slower. {error}. "
-            f"Install a C++ compiler (g++ 12 or newer, or clang), or set {SWITCH}=0 to silence this.",
+            f"Install a C++ compiler (g++ 12 or newer, or clang) if there is none; nacre doctor says what to do. "
+            f"{SWITCH}=0 silences this.",
             RuntimeWarning,
             stacklevel=2,
         )

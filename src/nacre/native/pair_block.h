@@ -9,6 +9,7 @@
 extern "C" struct Pairs {
   int64_t heads, queries, keys, selected;  // H, R, S, K
   int64_t weight_heads;                    // 1 where all heads share one circuit, else H
+  int64_t motors;                          // motor neurons M: 2, or 3 where one inhibits
   int64_t value_width, match_width, scales;  // D, E, number of scales of the clock
   int64_t stamp_heads;                       // H where each head has keys of its own, else 1
   int32_t phi, mode, match, euler_steps, integrate;
@@ -17,7 +18,7 @@ extern "C" struct Pairs {
   const void *query_gate, *key_gate;      // [H, 2, R], [H, 2, S]; null without a time gate
   const void *asked, *offered;            // [R, H, E], [S, H, E]; null without match
   const void *weight, *constant;          // [weight_heads, synapses], [weight_heads, constants]
-  const void *scale, *shift;              // [weight_heads, 2] output map of the motor neurons
+  const void *scale, *shift;              // [weight_heads, M] output map of the motor neurons
   const double *query_stamp, *key_stamp;  // [R], [stamp_heads, S]; null: elapsed time 1
   const void *query_phase, *key_phase;    // [R, 2 scales], [stamp_heads, S, 2 scales] cosines, then sines
   const int64_t* index;                   // [H, R, K] rows of key
@@ -27,8 +28,8 @@ extern "C" struct Pairs {
 
 // What an observer sees, each null if it does not want it.
 extern "C" struct Seen {
-  void *phi, *omega, *t, *logits, *weights, *match;  // [H, R, K]
-  void *clock, *states;                              // [H, R, K, 2 scales], [rows, H, R, K]
+  void *phi, *omega, *t, *logits, *weights, *match, *effect;  // [H, R, K]
+  void *clock, *states;                                       // [H, R, K, 2 scales], [rows, H, R, K]
 };
 
 namespace {
@@ -47,7 +48,7 @@ template <typename T> struct Block {
   std::vector<int64_t> begin;              // [queries + 1] first pair of each query
   std::vector<Wide<T>> drive, clock, x;    // [columns, lanes], [2 scales, lanes], [rows, lanes] of one tile
   std::vector<Wide<T>> phase[2];           // [2 scales, lanes]
-  std::vector<Wide<T>> motor[2], t_a, t_b, elapsed, match, weight;  // [room]
+  std::vector<Wide<T>> motor[3], t_a, t_b, elapsed, match, weight;  // [room]
   std::vector<Gates<Wide<T>>> gates;                                // [room]
   int64_t tile_in_x = -1;                  // whose states x holds
 
@@ -55,14 +56,15 @@ template <typename T> struct Block {
   static int64_t size(const Pairs& p) { return (queries(p) * p.selected + kLanes - 1) / kLanes * kLanes; }
 
   Block(const Program& c, const Pairs& p)
-      : c(c), p(p), options{p.phi, p.mode, p.match, p.euler_steps, p.query_gate != nullptr, p.omega_min},
+      : c(c), p(p), options{p.phi, p.mode, p.match, p.euler_steps, p.query_gate != nullptr, p.motors > 2,
+                           p.omega_min},
         room(size(p)), row(room), key(room), place(room), begin(queries(p) + 1) {
     const int64_t vecs = room * sizeof(T) / kWideBytes;
     drive.resize(c.columns * kVecs<T>);
     clock.resize(2 * p.scales * kVecs<T>);
     for (auto& one : phase) one.resize(clock.size());
     x.resize(c.rows * kVecs<T>);
-    for (auto* one : {&motor[0], &motor[1], &t_a, &t_b, &elapsed, &match, &weight}) one->resize(vecs);
+    for (auto* one : {&motor[0], &motor[1], &motor[2], &t_a, &t_b, &elapsed, &match, &weight}) one->resize(vecs);
     gates.resize(vecs);
   }
 
@@ -146,8 +148,8 @@ template <typename T> struct Block {
 
   GateInputs<Wide<T>> inputs(int64_t v) {
     GateInputs<Wide<T>> in = {};
-    const T *scale = at<T>(p.scale, own() * 2), *shift = at<T>(p.shift, own() * 2);
-    for (int o = 0; o < 2; ++o) in.motor[o] = motor[o][v] * scale[o] + shift[o];
+    const T *scale = at<T>(p.scale, own() * p.motors), *shift = at<T>(p.shift, own() * p.motors);
+    for (int o = 0; o < p.motors; ++o) in.motor[o] = motor[o][v] * scale[o] + shift[o];
     if (p.query_gate) in.t_a = t_a[v], in.t_b = t_b[v], in.elapsed = elapsed[v];
     if (p.asked) in.match = match[v];
     return in;
@@ -157,8 +159,8 @@ template <typename T> struct Block {
   void attend(const Seen* seen) {
     for (int64_t tile = 0; tile < tiles(); ++tile) {
       settle(tile);
-      for (int o = 0; o < 2; ++o)
-        std::copy_n(x.data() + (c.rows - 2 + o) * kVecs<T>, kVecs<T>, motor[o].data() + tile * kVecs<T>);
+      for (int o = 0; o < p.motors; ++o)
+        std::copy_n(x.data() + (c.rows - p.motors + o) * kVecs<T>, kVecs<T>, motor[o].data() + tile * kVecs<T>);
       if (seen) show_states(*seen, tile);
     }
     read_pairs();
@@ -180,9 +182,10 @@ template <typename T> struct Block {
     if (seen) show_gates(*seen, width);
   }
 
-  T t_of(int64_t i) const { return gates[i / kLength<Wide<T>>].t[i % kLength<Wide<T>>]; }
+  T t_of(int64_t i) const { return p.integrate ? gates[i / kLength<Wide<T>>].t[i % kLength<Wide<T>>] : T(1); }
+  T effect_of(int64_t i) const { return gates[i / kLength<Wide<T>>].effect[i % kLength<Wide<T>>]; }
   T kept(int64_t i) const { return p.keep ? at<T>(p.keep, head * p.queries * p.selected)[place[i]] : T(1); }
-  T share(int64_t i) { return lanes(weight)[i] * kept(i) * (p.integrate ? t_of(i) : T(1)); }
+  T share(int64_t i) { return lanes(weight)[i] * kept(i) * t_of(i) * effect_of(i); }
 
   void mix(T* out) {
     for (int64_t r = first; r < last; ++r) {
@@ -214,7 +217,8 @@ template <typename T> struct Block {
       const int lane = i % width;
       const std::pair<void*, T> all[] = {{seen.phi, g.phi[lane]},       {seen.omega, g.omega[lane]},
                                          {seen.t, g.t[lane]},           {seen.logits, g.logit[lane]},
-                                         {seen.weights, lanes(weight)[i]}, {seen.match, lanes(match)[i]}};
+                                         {seen.weights, lanes(weight)[i]}, {seen.match, lanes(match)[i]},
+                                         {seen.effect, g.effect[lane]}};
       for (const auto& [out, value] : all)
         if (out) at<T>(out)[to] = value;
     }

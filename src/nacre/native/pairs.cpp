@@ -58,15 +58,16 @@ template <typename T> struct BackBlock : Block<T> {
   using Block<T>::lanes;
 
   const PairGrads& grads;
-  std::vector<Wide<T>> g, by_drive, by_weight, by_constant, by_motor[2], by_logit, by_t;
+  std::vector<Wide<T>> g, by_drive, by_weight, by_constant, by_motor[3], by_logit, by_t, by_effect;
   std::vector<T> weight_by_source, numbers, rows;  // numbers: [room, kNumbers]; rows: [lanes, columns] of a tile
-  T by_scale[2], by_shift[2];
+  T by_scale[3], by_shift[3];
 
   BackBlock(const Program& c, const Pairs& p, const PairGrads& grads)
       : Block<T>(c, p), grads(grads), g(c.rows * kVecs<T>), by_drive(c.columns * kVecs<T>), by_weight(c.synapses),
         by_constant(c.constants), weight_by_source(c.synapses), numbers(this->room * kNumbers),
         rows(kLanes * c.columns) {
-    for (auto* one : {&by_motor[0], &by_motor[1], &by_logit, &by_t}) one->resize(this->motor[0].size());
+    for (auto* one : {&by_motor[0], &by_motor[1], &by_motor[2], &by_logit, &by_t, &by_effect})
+      one->resize(this->motor[0].size());
   }
 
   void begin_head(int64_t of_head) {
@@ -75,12 +76,12 @@ template <typename T> struct BackBlock : Block<T> {
     for (int32_t s = 0; s < c.synapses; ++s) weight_by_source[s] = weight[c.out_synapse[s]];
     by_weight.assign(c.synapses, Wide<T>{});
     by_constant.assign(c.constants, Wide<T>{});
-    for (int o = 0; o < 2; ++o) by_scale[o] = by_shift[o] = 0;
+    for (int o = 0; o < p.motors; ++o) by_scale[o] = by_shift[o] = 0;
   }
 
-  // Gradients of logits and of t, from those of the output.
+  // Gradients of logits, of t and of effects, from those of the output.
   void back_softmax(const T* out_grad) {
-    T *a = lanes(by_logit), *t = lanes(by_t), *w = lanes(this->weight);
+    T *a = lanes(by_logit), *t = lanes(by_t), *e = lanes(by_effect), *w = lanes(this->weight);
     const T *up[kLanes], *v[kLanes];
     for (int64_t tile = 0; tile < this->tiles(); ++tile) {  // of the share of each value
       this->point(tile, out_grad + head * p.value_width, at<T>(p.value, head * p.value_width),
@@ -89,11 +90,15 @@ template <typename T> struct BackBlock : Block<T> {
     }
     std::fill(a + this->used, a + this->room, T(0));
     std::fill(t, t + this->room, T(0));
+    std::fill(e, e + this->room, T(0));
     for (int64_t g = 0; g < last - first; ++g) {
       T mean = 0;
       for (int64_t i = begin[g]; i < begin[g + 1]; ++i) {
         if (p.keep) a[i] *= this->kept(i);
-        if (p.integrate) t[i] = a[i] * w[i], a[i] *= this->t_of(i);
+        const T time = this->t_of(i), effect = this->effect_of(i);
+        if (p.integrate) t[i] = a[i] * w[i] * effect;
+        e[i] = a[i] * w[i] * time;
+        a[i] *= time * effect;
         mean += w[i] * a[i];
       }
       for (int64_t i = begin[g]; i < begin[g + 1]; ++i) a[i] = w[i] * (a[i] - mean);
@@ -101,11 +106,11 @@ template <typename T> struct BackBlock : Block<T> {
   }
 
   void back_gates() {
-    const T* scale = at<T>(p.scale, this->own() * 2);
+    const T* scale = at<T>(p.scale, this->own() * p.motors);
     for (int64_t v = 0; v < this->tiles() * kVecs<T>; ++v) {
       const GateInputs<Wide<T>> in = this->inputs(v);
-      const auto back = gates_back(this->options, in, this->gates[v], by_logit[v], by_t[v]);
-      for (int o = 0; o < 2; ++o) {
+      const auto back = gates_back(this->options, in, this->gates[v], by_logit[v], by_t[v], by_effect[v]);
+      for (int o = 0; o < p.motors; ++o) {
         by_motor[o][v] = back.motor[o] * scale[o];
         by_scale[o] += sum(Wide<T>(back.motor[o] * this->motor[o][v]));
         by_shift[o] += sum(back.motor[o]);
@@ -123,8 +128,8 @@ template <typename T> struct BackBlock : Block<T> {
     for (int64_t tile = 0; tile < this->tiles(); ++tile) {
       this->settle(tile);
       g.assign(c.rows * kVecs<T>, Wide<T>{});
-      for (int o = 0; o < 2; ++o)
-        std::copy_n(by_motor[o].data() + tile * kVecs<T>, kVecs<T>, g.data() + (c.rows - 2 + o) * kVecs<T>);
+      for (int o = 0; o < p.motors; ++o)
+        std::copy_n(by_motor[o].data() + tile * kVecs<T>, kVecs<T>, g.data() + (c.rows - p.motors + o) * kVecs<T>);
       by_drive.assign(c.columns * kVecs<T>, Wide<T>{});
       run_back<T>(c, weight_by_source.data(), this->x.data(), g.data(), by_drive.data(), by_weight.data(),
                   by_constant.data());
@@ -181,9 +186,9 @@ template <typename T> struct BackBlock : Block<T> {
     T *weight = at<T>(grads.weight, this->own() * c.synapses), *constant = at<T>(grads.constant, this->own() * c.constants);
     for (int32_t s = 0; s < c.synapses; ++s) weight[c.out_synapse[s]] += sum(by_weight[s]);
     for (int32_t n = 0; n < c.constants; ++n) constant[n] += sum(by_constant[n]);
-    for (int o = 0; o < 2; ++o) {
-      at<T>(grads.scale, this->own() * 2)[o] += by_scale[o];
-      at<T>(grads.shift, this->own() * 2)[o] += by_shift[o];
+    for (int o = 0; o < p.motors; ++o) {
+      at<T>(grads.scale, this->own() * p.motors)[o] += by_scale[o];
+      at<T>(grads.shift, this->own() * p.motors)[o] += by_shift[o];
     }
   }
 };

@@ -15,7 +15,7 @@ from nacre.native.library import call, torch_grads
 # As in gates.h.
 PHI_CODES = {"sigmoid": 0, "tanh": 1, "linear": 2}
 MODE_CODES = {"exact": 0, "euler": 1, "steady": 2}
-_SIZES = ("heads", "queries", "keys", "selected", "weight_heads")
+_SIZES = ("heads", "queries", "keys", "selected", "weight_heads", "motors")
 _WIDTHS = ("value_width", "match_width", "scales", "stamp_heads")
 _CODES = ("phi", "mode", "match", "euler_steps", "integrate")
 _NUMBERS = ("omega_min", "time_scale", "longest")
@@ -48,8 +48,8 @@ class LearnedInputs:
     offered: Tensor | None  # [S, H, E]
     weight: Tensor  # [H or 1, synapses] in the program's order
     constant: Tensor  # [H or 1, constants]
-    scale: Tensor  # [H or 1, 2] output map of the motor neurons
-    shift: Tensor  # [H or 1, 2]
+    scale: Tensor  # [H or 1, 2 or 3] output map of the motor neurons
+    shift: Tensor  # [H or 1, 2 or 3]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Seen:
     logits: Tensor
     weights: Tensor
     match: Tensor
+    effect: Tensor
     clock: Tensor  # [H, R, K, 2 scales]
     states: Tensor  # [rows, H, R, K]
 
@@ -207,7 +208,7 @@ def _struct(learned: LearnedInputs, stage: PairStage) -> tuple[_Pairs, list[Tens
     index, phase, stamp = stage.fixed.index, stage.fixed.key_phase, stage.fixed.key_stamp
     apart = (stamp is not None and stamp.dim() > 1) or (phase is not None and phase.dim() > 2)
     heads, queries, selected = index.shape
-    sizes = heads, queries, learned.key.shape[1], selected, len(learned.weight)
+    sizes = heads, queries, learned.key.shape[1], selected, *learned.scale.shape
     widths = (
         learned.value.shape[2],
         0 if learned.asked is None else learned.asked.shape[2],

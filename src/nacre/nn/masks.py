@@ -6,8 +6,12 @@ from torch import Tensor
 from nacre._util.tracing import values_are_hidden
 
 
-def padding_of(mask: Tensor) -> Tensor:
-    """A padding mask as bool, True at padding; refuses numbers other than 0 and -inf."""
+def padding_of(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A padding mask as bool, True at padding; refuses other shapes, and numbers other than 0 and -inf."""
+    if mask.shape != shape:
+        fix = "; use key_padding_mask.T" if mask.shape == shape[::-1] else ""
+        wanted = " (batch, keys), whatever batch_first is" if len(shape) == 2 else " (keys)"
+        raise ValueError(f"key_padding_mask must have shape {tuple(shape)}{wanted}, got {tuple(mask.shape)}{fix}")
     if mask.dtype == torch.bool:
         return mask
     if not mask.is_floating_point():
@@ -20,6 +24,11 @@ def padding_of(mask: Tensor) -> Tensor:
             "key_padding_mask must be 0 at steps that count and -inf at padding: a step cannot count in part"
         )
     return hidden
+
+
+def hides_nothing(mask: Tensor, queries: int, keys: int) -> bool:
+    """Whether a mask [T, S] or [B x H, T, S] lets every query see every key."""
+    return mask.shape[-2:] == (queries, keys) and not bool(mask.any())
 
 
 def is_causal_mask(mask: Tensor, queries: int, keys: int) -> bool:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from nacre._util.tracing import values_are_hidden
 from nacre.layer.attention import NAC
-from nacre.nn.masks import is_causal_mask, padding_of
+from nacre.nn.masks import hides_nothing, is_causal_mask, padding_of
 from nacre.nn.time import current_stamps
 
 
@@ -101,27 +101,30 @@ class NACMultiheadAttention(nn.Module):
             value: As `key`.
             key_padding_mask: [B, S] or [S], True or -inf at padding.
             need_weights: Whether to return weights. They take a table of T times S, and the time to fill it.
-            attn_mask: None, or a causal mask: True or -inf above the diagonal, and nowhere else.
+            attn_mask: None, or a causal mask: True or -inf above the diagonal, and nowhere else. A mask that hides
+                nothing counts as None.
             average_attn_weights: Whether weights are means over heads, [B, T, S], or apart, [B, H, T, S].
             is_causal: Whether `attn_mask` is a causal mask. Without a mask it counts, too.
             time: [B, T] stamps of the queries, in the order of the input's first two dimensions, or [T] for all.
             key_time: [B, S] or [S] stamps of the keys, where they are not the queries.
         """
+        _check(query=query, key=key, value=value)
         alone = query.dim() == 2
         causal = self._causal(attn_mask, is_causal, query, key)
         same = key is query and value is query
         if time is None and same:
             time = current_stamps()
         q, k, v = (self._batched(x, alone) for x in (query, key, value))
-        shape = (k.shape[0], k.shape[1])
-        padding = None if key_padding_mask is None else padding_of(key_padding_mask.view(shape))
+        padding = None
+        if key_padding_mask is not None:
+            padding = padding_of(key_padding_mask, k.shape[1:2] if alone else k.shape[:2]).view(k.shape[:2])
         time, key_time = (self._stamps(x, alone) for x in (time, key_time))
         inputs = (q,) if same else (q, k, v)
         settings = {"time": time, "key_time": key_time, "key_padding_mask": padding, "causal": causal}
         if not need_weights:
             return self._as_given(self.layer(*inputs, **settings), alone), None
         y, trace = self.layer(*inputs, **settings, return_trace=True)
-        weights = trace.weights.new_zeros(*trace.weights.shape[:3], shape[1])  # [B, H, T, S]
+        weights = trace.weights.new_zeros(*trace.weights.shape[:3], k.shape[1])  # [B, H, T, S]
         weights = weights.scatter_add(-1, trace.index, trace.weights)
         if average_attn_weights:
             weights = weights.mean(1)
@@ -134,7 +137,10 @@ class NACMultiheadAttention(nn.Module):
         if is_causal and values_are_hidden():
             return True
         place = 0 if query.dim() == 2 or not self.batch_first else 1
-        if not is_causal_mask(mask, query.shape[place], key.shape[place]):
+        steps = query.shape[place], key.shape[place]
+        if hides_nothing(mask, *steps):
+            return None
+        if not is_causal_mask(mask, *steps):
             raise ValueError(
                 "attn_mask must be a causal mask, True or -inf above the diagonal and nowhere else, such as "
                 "torch.nn.Transformer.generate_square_subsequent_mask(T): NAC selects the keys of a query, and "
@@ -154,3 +160,16 @@ class NACMultiheadAttention(nn.Module):
         if alone:
             return y.squeeze(0)
         return y if self.batch_first else y.transpose(0, 1)
+
+
+def _check(**inputs: Tensor) -> None:
+    """Refuse what torch.nn.MultiheadAttention takes in shortcuts of its own, and inputs of different ranks."""
+    if nested := [name for name, x in inputs.items() if x.is_nested]:
+        raise ValueError(
+            f"{nested[0]} is a nested tensor; pad it with torch.nested.to_padded_tensor, and mark the padding in "
+            "key_padding_mask"
+        )
+    ranks = {x.dim() for x in inputs.values()}
+    if ranks not in ({2}, {3}):
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in inputs.items())
+        raise ValueError(f"query, key and value must all have three dimensions, or all two, got {shapes}")

@@ -1,12 +1,12 @@
 """`stamps`: time for the attention inside modules that know nothing of time."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from torch import Tensor
 
-_CURRENT: ContextVar[Tensor | None] = ContextVar("nacre_stamps", default=None)
+_local = threading.local()  # not a ContextVar, into which torch.compile cannot look
 
 
 @contextmanager
@@ -14,7 +14,7 @@ def stamps(time: Tensor) -> Iterator[None]:
     """Give time stamps to all `NACMultiheadAttention` and `NACEncoderLayer` that are called inside.
 
     For modules such as `torch.nn.TransformerEncoder`, which hand on no further arguments. It acts on self
-    attention; a call that is given `time` uses that.
+    attention, in the thread that calls it; a call that is given `time` uses that.
 
     Args:
         time: [B, T] stamps, or [T] for all rows, or [T, B] for modules with `batch_first=False`.
@@ -27,13 +27,16 @@ def stamps(time: Tensor) -> Iterator[None]:
         >>> y.shape
         torch.Size([3, 10, 8])
     """
-    token = _CURRENT.set(time)
+    if not isinstance(time, Tensor):
+        raise TypeError(f"time must be a tensor of stamps [B, T] or [T], got {type(time).__name__}")
+    before = current_stamps()
+    _local.stamps = time
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        _local.stamps = before
 
 
 def current_stamps() -> Tensor | None:
     """What the innermost `stamps` gave; None outside of all."""
-    return _CURRENT.get()
+    return getattr(_local, "stamps", None)

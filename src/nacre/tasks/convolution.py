@@ -29,6 +29,7 @@ class TemporalConvolution(nn.Module):
 
     def __init__(self, d_input: int, convolutions: Sequence[Sequence[int]]) -> None:
         super().__init__()
+        self.d_input = d_input
         widths = [d_input, *(filters for filters, _, _ in convolutions)]
         self.width = widths[-1]
         for filters, kernel, stride in convolutions:

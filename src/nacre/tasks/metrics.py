@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre._util.checks import choice
+from nacre.data.dataset import Dataset, Kind, is_scored
 
 
 class StepRows(NamedTuple):
@@ -18,17 +19,6 @@ class StepRows(NamedTuple):
 
     row: Tensor  # [m] row of each step in the table of the data set
     first: Tensor  # [m] row of the first step of the same sequence
-
-
-def is_scored(y: Tensor, kind: Kind) -> Tensor:
-    """Which answers count: classes [...] that are not `UNSCORED`, numbers [..., D] without NaN; never padding.
-
-    Example:
-        >>> is_scored(torch.tensor([[1, 0], [2, UNSCORED]]), Kind.STEP_CLASSIFICATION)
-        tensor([[ True,  True],
-                [ True, False]])
-    """
-    return y != UNSCORED if kind.has_classes else ~y.isnan().any(-1)
 
 
 def answers_of(data: Dataset, index: Tensor) -> Tensor:
@@ -68,13 +58,34 @@ class Metric:
     higher_is_better: bool
 
 
-ACCURACY = Metric("accuracy", higher_is_better=True)
-MSE = Metric("mse", higher_is_better=False)
+_SHARED = ("f1", "auroc", "auprc")  # of classes and labels; higher is better
+METRICS_OF = {  # by kind; the first one judges, unless a recipe says otherwise
+    **dict.fromkeys(
+        (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION),
+        ("accuracy", "balanced accuracy", *_SHARED, "log loss", "calibration error"),
+    ),
+    **dict.fromkeys(
+        (Kind.REGRESSION, Kind.STEP_REGRESSION, Kind.FORECASTING),
+        ("mse", "mae", "rmse", "raw rmse", "raw mae", "r2", "quantile loss"),
+    ),
+    Kind.MULTI_LABEL: ("auroc", "auprc", "f1", "accuracy", "log loss", "calibration error"),
+}
+_HIGHER = {"accuracy", "balanced accuracy", *_SHARED, "r2"}
 
 
-def metric_of(kind: Kind) -> Metric:
-    """The main metric of a kind of task: accuracy in percent, or squared error in units of the answers' spread."""
-    return ACCURACY if kind.has_classes else MSE
+def metric_of(kind: Kind, name: str = "") -> Metric:
+    """The metric of this name that judges a kind of task; without a name, the main one.
+
+    The main metrics are accuracy in percent, squared error in units of the answers' spread, and, for labels, the
+    area under the ROC curve.
+
+    Example:
+        >>> metric_of(Kind.CLASSIFICATION).name, metric_of(Kind.REGRESSION, "mae").higher_is_better
+        ('accuracy', False)
+    """
+    name = name or METRICS_OF[kind][0]
+    choice(f"metric of {kind}", name, METRICS_OF[kind])
+    return Metric(name, higher_is_better=name in _HIGHER)
 
 
 def score_classes(scores: Tensor, truth: Tensor) -> dict[str, float]:
@@ -112,7 +123,7 @@ def score_numbers(prediction: Tensor, truth: Tensor, unit: Tensor) -> dict[str, 
 
     Args:
         prediction: [m, D] in the data's units.
-        truth: [m, D] likewise.
+        truth: [m, D] likewise; NaN is not counted.
         unit: [D] what errors are measured in.
 
     Example:
@@ -120,7 +131,8 @@ def score_numbers(prediction: Tensor, truth: Tensor, unit: Tensor) -> dict[str, 
         {'mse': 1.0, 'mae': 1.0, 'raw rmse': 2.0}
     """
     error = prediction.double() - truth.double()
-    scaled = error / unit.double()
+    known = ~truth.isnan()  # of a forecast, some numbers may not be
+    scaled, error = (error / unit.double())[known], error[known]
     return {
         "mse": scaled.square().mean().item(),
         "mae": scaled.abs().mean().item(),

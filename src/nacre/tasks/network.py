@@ -7,21 +7,29 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from nacre._util.checks import flag, real, whole
+from nacre._util.checks import choice, flag, real, whole
 from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre.data.missing import Missing
 from nacre.io import saveable
 from nacre.layer.foreign import RENAMED, explain
 from nacre.layer.inputs import padding_mask, questions, sequence, time_stamps
 from nacre.models._registry import create, model_info, model_options
-from nacre.models.nac import FIRST_PLUS
+from nacre.models.nac import saved_plus
 from nacre.tasks.convolution import TemporalConvolution
 from nacre.tasks.image_encoder import ImageEncoder, ImageTokens
+from nacre.tasks.observed import ObservedEvents, ObservedRows, told_first
+from nacre.tasks.scaling import (
+    UNKNOWN,
+    answer_scale,
+    events_mean_and_spread,
+    last_valid,
+    mean_and_spread,
+    observed_mean_and_spread,
+    relative_rows,
+)
 from nacre.tasks.stack import ModelStack
 from nacre.tasks.window_map import WindowMap
 from nacre.wiring.builders import DEFAULT_SEED
-
-_UNKNOWN = 1e30  # scale of a feature that shall be as good as 0; infinity would be refused in a file
-_WINDOWS = 4096  # of the training part from which the spread of relative features is taken
 
 
 class LayerInput(NamedTuple):
@@ -66,6 +74,10 @@ class TaskNetwork(nn.Module):
             no time feature, so that each is encoded once while they stream in.
         one_hot: Columns that are 1 for one name of a category and 0 for all others; they stay as they are, but
             names that training rows lack act like no name.
+        static: Columns that never change within a sequence: no value of theirs is relative to another.
+        missing: What is done about values that are NaN, one of `nacre.data.Missing`. By "events", x is [B, T, 2]:
+            which of the features, and its value.
+        quantiles: Levels, ascending, that are answered of each number in the place of one value.
 
     Example:
         >>> network = TaskNetwork("nac", Kind.CLASSIFICATION, 3, 5, d_model=16, num_heads=2, dense=[8])
@@ -94,9 +106,13 @@ class TaskNetwork(nn.Module):
         window: tuple[int, float] | None = None,
         image: dict[str, Any] | None = None,
         one_hot: Sequence[int] = (),
+        static: Sequence[int] = (),
+        missing: str = "error",
+        quantiles: Sequence[float] = (),
     ) -> None:
         super().__init__()
         self.config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        options = self.config["options"] = dict(options or {})
         self.relative_to = [whole("relative_to", column, 0, d_input - 1) for column in relative_to]
         self.one_hot = [whole("one_hot", column, 0, d_input - 1) for column in one_hot]
         if window is not None:
@@ -106,7 +122,11 @@ class TaskNetwork(nn.Module):
         whole("depth", depth, 1)
         flag("block", block)
         self.config |= {"relative_to": self.relative_to, "window": None if window is None else list(window)}
-        self.config["one_hot"] = self.one_hot
+        self.static = [whole("static", column, 0, d_input - 1) for column in static]
+        choice("missing", missing, Missing)
+        self.missing = Missing(missing)
+        self.config |= {"one_hot": self.one_hot, "static": self.static, "missing": str(self.missing)}
+        self.quantiles = self.config["quantiles"] = [float(level) for level in quantiles]
         self.kind = Kind(kind)
         if self.kind.each_step and any(stride > 1 for _, _, stride in conv):
             raise ValueError(
@@ -116,17 +136,19 @@ class TaskNetwork(nn.Module):
         self.time_scale = real("time_scale", time_scale, 0.0, math.inf, open_low=True)
         self.register_buffer("shift", torch.zeros(d_input))
         self.register_buffer("scale", torch.ones(d_input))
-        numbers = 1 if self.kind.has_classes else outputs
+        numbers = outputs if self.kind.has_numbers else 1
         self.register_buffer("y_shift", torch.zeros(numbers))
         self.register_buffer("y_scale", torch.ones(numbers))
         self.eye = ImageEncoder(channels=d_input, **image) if image else None
         if self.eye is not None and conv:
             raise ValueError(f"conv is for features along time; images have image.conv, got conv {list(conv)}")
         self.frames = self.eye is not None and self.eye.tokens is ImageTokens.FRAMES
-        width = d_input if self.eye is None else self.eye.width
+        self.observed = self._observed(d_input, d_model)
+        first = self.eye or self.observed
+        width = d_input if first is None else first.width
         self.front = TemporalConvolution(width if self.frames else width + 1, conv)
         sizes = {"d_model": d_model, "num_heads": num_heads}
-        each = [_options(model, options or {}, time_scale, number) for number in range(depth)]
+        each = [_options(model, options, time_scale, number) for number in range(depth)]
         if block:
             models = [create(model, d_input=d_model, **sizes, **one) for one in each]
             self.layer = ModelStack(models, self.front.width, d_model, dropout)
@@ -141,7 +163,19 @@ class TaskNetwork(nn.Module):
             for width, after in zip(widths, dense, strict=False)
             for part in (nn.Dropout(dropout), nn.Linear(width, after), nn.ReLU())
         ]
-        self.head = nn.Sequential(*hidden, nn.Dropout(dropout), nn.Linear(widths[-1], outputs))
+        self.head = nn.Sequential(
+            *hidden, nn.Dropout(dropout), nn.Linear(widths[-1], outputs * (len(self.quantiles) or 1))
+        )
+
+    def _observed(self, d_input: int, d_model: int) -> ObservedRows | ObservedEvents | None:
+        """What reads values that may be missing."""
+        if self.missing is Missing.ERROR:
+            return None
+        if self.eye is not None:
+            raise ValueError(f"missing is for features, not for images, got {str(self.missing)!r}")
+        if self.missing is Missing.EVENTS:
+            return ObservedEvents(d_input, d_model)
+        return ObservedRows(self.missing, d_input, self.one_hot, self.time_scale)
 
     shift: Tensor
     scale: Tensor
@@ -155,16 +189,29 @@ class TaskNetwork(nn.Module):
         """
         if data.has_images:
             self.shift, self.scale = (torch.full_like(self.shift, 127.5) for _ in range(2))
-        else:
-            known = data.known_values(train)
-            rows = relative_rows(data, train) if self._from_last else known.double()
-            self.shift, self.scale = (part.to(self.shift) for part in _mean_and_spread(rows))
+        elif data.has_events:
+            self.shift, self.scale = (part.to(self.shift) for part in events_mean_and_spread(data, train))
             for column in self.one_hot:
-                self.shift[column] = 0.0
-                self.scale[column] = 1.0 if known[:, column].any() else _UNKNOWN
-        if not self.kind.has_classes:
+                self.shift[column] = 0.0  # its scale is 1, or UNKNOWN
+        else:
+            self._fit_columns(data, train)
+        if self.kind.has_numbers:
             mean, spread = answer_scale(data, train, self.relative_to)
             self.y_shift, self.y_scale = mean.to(self.shift), spread.to(self.shift)
+
+    def _fit_columns(self, data: Dataset, train: Tensor) -> None:
+        known = data.known_values(train)
+        rows = relative_rows(data, train) if self._from_last else known.double()
+        of = mean_and_spread if self.observed is None else observed_mean_and_spread
+        self.shift, self.scale = (part.to(self.shift) for part in of(rows))
+        if isinstance(self.observed, ObservedRows):
+            self.observed.typical = observed_mean_and_spread(known)[0].to(self.shift)
+        if self._from_last and self.static:
+            static = (part.to(self.shift)[self.static] for part in of(known[:, self.static].double()))
+            self.shift[self.static], self.scale[self.static] = static
+        for column in self.one_hot:
+            self.shift[column] = 0.0
+            self.scale[column] = 1.0 if known[:, column].any() else UNKNOWN
 
     @property
     def _from_last(self) -> bool:
@@ -182,8 +229,11 @@ class TaskNetwork(nn.Module):
     ) -> Tensor:
         """Answers [B, outputs] or, each step, [B, T, outputs]: logits of classes, or numbers in the data's units.
 
+        With Q quantiles they are outputs * Q, those of the first number first.
+
         Args:
-            x: [B, T, d_input] features as they are in the data, or [B, T, height, width, d_input] images.
+            x: [B, T, d_input] features as they are in the data, or [B, T, height, width, d_input] images, or
+                [B, T, 2] events.
             time: [B, T] stamps that never go back, in the data's unit, or [T] for all rows.
             key_padding_mask: [B, T] bool, True = padding, at the end of rows; None where there is none.
             query_only: [B, T] bool, steps that ask and tell nothing, where each step is answered; None for none.
@@ -202,7 +252,7 @@ class TaskNetwork(nn.Module):
         more = {} if query_only is None else {"query_only": query_only}  # layers of others need not know them
         # In training only: whoever looks at a trained network finds all states, and answers of the same bits.
         if self.training and self._reads_last and isinstance(self.layer, ModelStack):
-            states = self.layer(x, time, padding, read=_last(padding).squeeze(-1), **more)  # [B, 1, d_model]
+            states = self.layer(x, time, padding, read=last_valid(padding).squeeze(-1), **more)  # [B, 1, d_model]
             return self.answer(states.squeeze(1), base)
         states = self.layer(x, time=time, key_padding_mask=padding, **more)  # [B, tokens, d_model]
         return self.answer(states if self.kind.each_step else self._read_out(states, padding), base)
@@ -216,8 +266,8 @@ class TaskNetwork(nn.Module):
         query_only: Tensor | None = None,
     ) -> LayerInput:
         """What the layer reads."""
-        if self.eye is None:
-            sequence("x", x, len(self.shift), x)  # in any precision: scaling comes first
+        if self.eye is None:  # in any precision: scaling comes first
+            sequence("x", x, 2 if self.missing is Missing.EVENTS else len(self.shift), x)
         shape = (x.shape[0], x.shape[1])
         time = time_stamps("time", time, shape)
         padding = key_padding_mask
@@ -229,23 +279,43 @@ class TaskNetwork(nn.Module):
             origin = self._check_questions(query_only, time, padding)
         if self.eye is None:
             x = x.masked_fill(padding.unsqueeze(-1), 0)  # it may hold anything
+        if isinstance(self.observed, ObservedEvents):
+            return self._event_tokens(self.observed, x, time, padding)
         time = time - origin  # some layers use absolute stamps; those of test data were never seen
+        filled = None
+        if isinstance(self.observed, ObservedRows):
+            blank = padding if query_only is None else padding | query_only
+            filled = self.observed.fill(x, time, padding, ~blank, self.scale < UNKNOWN)
+            x = filled.x
         base = x[..., self.relative_to] if self.relative_to else None
         if self._from_last:
-            last = x.take_along_dim(_last(padding), 1)  # [B, 1, F]
+            last = x.take_along_dim(last_valid(padding), 1)  # [B, 1, F]
             base = last[:, 0, self.relative_to]
-            if self.one_hot:
-                last = last.index_fill(2, torch.tensor(self.one_hot, device=x.device), 0.0)
+            if absolute := [*self.one_hot, *self.static]:
+                last = last.index_fill(2, torch.tensor(absolute, device=x.device), 0.0)
             x = x - last
         x = (x - self.shift) / self.scale
         if self.window is not None:
             base = self.y_scale * self.window(x, time, padding) + (0 if base is None else base)
         if self.eye is not None:
             x, time, padding = self.eye(x, time, padding)
+        if isinstance(self.observed, ObservedRows) and filled is not None:
+            x = self.observed(x, filled)
+        return LayerInput(*self._timed(x, time, padding), base, query_only)
+
+    def _event_tokens(self, observed: ObservedEvents, x: Tensor, time: Tensor, padding: Tensor) -> LayerInput:
+        """What the layer reads of events; those of variables that training lacks are as good as not there."""
+        variable, value = x[..., 0].long(), x[..., 1]
+        gone = padding | value.isnan() | (self.scale >= UNKNOWN)[variable]
+        value = ((value - self.shift[variable]) / self.scale[variable]).masked_fill(gone, 0.0)
+        x, time, padding = told_first(observed(variable, value), time, gone)
+        return LayerInput(*self._timed(x, time - time[:, :1], padding), None)
+
+    def _timed(self, x: Tensor, time: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Steps, stamps and padding after the convolutions, with the time as one more feature, but for frames."""
         if not self.frames:
             x = torch.cat([x, (time / self.time_scale).to(x.dtype).unsqueeze(-1)], -1)
-        x, time, padding = self.front(x.masked_fill(padding.unsqueeze(-1), 0.0), time, padding)
-        return LayerInput(x, time, padding, base, query_only)
+        return self.front(x.masked_fill(padding.unsqueeze(-1), 0.0), time, padding)
 
     def _check_questions(self, query_only: Tensor, time: Tensor, padding: Tensor) -> Tensor:
         """The time [B, 1] of the first step that tells something; refuses questions where they make no sense."""
@@ -262,10 +332,18 @@ class TaskNetwork(nn.Module):
     def answer(self, states: Tensor, base: Tensor | None = None) -> Tensor:
         """Answers [..., outputs] to states [..., d_model] of the layer, on top of the base."""
         out = self.head(states)
-        if self.kind.has_classes:
+        if not self.kind.has_numbers:
             return out
+        if self.quantiles:
+            return self._quantile_answers(out, base)
         out = self.y_shift + self.y_scale * out
         return out if base is None else out + base
+
+    def _quantile_answers(self, out: Tensor, base: Tensor | None) -> Tensor:
+        """Ascending quantiles [..., outputs * Q] of each number, on top of the base."""
+        out = out.unflatten(-1, (-1, len(self.quantiles))).sort(-1).values  # [..., outputs, Q]
+        out = self.y_shift.unsqueeze(-1) + self.y_scale.unsqueeze(-1) * out
+        return (out if base is None else out + base.unsqueeze(-1)).flatten(-2)
 
     @property
     def _reads_last(self) -> bool:
@@ -275,12 +353,13 @@ class TaskNetwork(nn.Module):
     def _read_out(self, states: Tensor, padding: Tensor) -> Tensor:
         valid = ~padding
         if self._reads_last:
-            return states.take_along_dim(_last(padding), 1).squeeze(1)
+            return states.take_along_dim(last_valid(padding), 1).squeeze(1)
         return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         """Mean loss of the scored answers: cross entropy, or squared error in units of the answers' spread.
 
+        What a recipe may ask for instead is in `nacre.tasks.losses`.
         A batch of which nothing is scored has loss 0.
         """
         if self.kind.has_classes:
@@ -289,6 +368,9 @@ class TaskNetwork(nn.Module):
             )
             return total / (y != UNSCORED).sum().clamp(min=1)  # torch's mean of no answers would be NaN
         scored = ~y.isnan()
+        if self.kind is Kind.MULTI_LABEL:
+            each = nn.functional.binary_cross_entropy_with_logits(out, y.nan_to_num(), reduction="none")
+            return torch.where(scored, each, 0.0).sum() / scored.sum().clamp(min=1)
         error = torch.where(scored, out - y.nan_to_num(), 0.0) / self.y_scale
         return error.square().sum() / scored.sum().clamp(min=1)
 
@@ -301,42 +383,9 @@ class TaskNetwork(nn.Module):
         """Inverse of `to_config`. Networks of before there were blocks have none."""
         data = {"block": False, **data}
         version = whole("version", data.pop("version", 2), 1)
-        if data.get("model") == "nac-plus" and version < 3:
-            data |= {"model": "nac", "options": {**FIRST_PLUS, **(data.get("options") or {})}}
+        if data.get("model") == "nac-plus":
+            data["model"], data["options"] = saved_plus(version, data.get("options") or {})
         return cls(**data)
-
-
-def answer_scale(data: Dataset, train: Tensor, relative_to: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation [D] of the answers to these sequences; all horizons of a forecast share one.
-
-    Of answers relative to columns of the last step, or of their own one, where such columns are given.
-    """
-    if not relative_to:
-        answers = data.answers(train).double()
-    elif data.kind is Kind.FORECASTING:
-        last = data.start[train] + data.length[train] - 1
-        answers = data.y[train].double() - data.values[last][:, list(relative_to)].double()
-    else:
-        rows = data.rows(train)
-        answers = data.y[rows].double() - data.values[rows][:, list(relative_to)].double()
-        answers = answers[~answers.isnan().any(-1)]
-    if data.kind is Kind.FORECASTING:
-        answers = answers.reshape(-1, 1)
-    mean, spread = _mean_and_spread(answers)
-    return mean.expand(data.outputs), spread.expand(data.outputs)
-
-
-def relative_rows(data: Dataset, train: Tensor) -> Tensor:
-    """[m, F] rows of some of these sequences, spread evenly over them, relative to the last row of each."""
-    some = train[torch.linspace(0, len(train) - 1, min(len(train), _WINDOWS)).long()]
-    batch = data.batch(some)
-    x = batch.x.double()
-    return (x - x.take_along_dim(_last(batch.key_padding_mask), 1))[~batch.key_padding_mask]
-
-
-def _last(padding: Tensor) -> Tensor:
-    """[B, 1, 1] the last valid step of rows [B, T] with padding at their ends."""
-    return (~padding).sum(1).sub(1).clamp(min=0).view(-1, 1, 1)
 
 
 def _options(model: str, options: dict[str, Any], time_scale: float, number: int) -> dict[str, Any]:
@@ -348,9 +397,3 @@ def _options(model: str, options: dict[str, Any], time_scale: float, number: int
     if known is None and number:  # each block has its own wiring
         options["seed"] = options.get("seed", DEFAULT_SEED) + number
     return options
-
-
-def _mean_and_spread(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of columns; a constant column has spread 1, so that it becomes zeros."""
-    spread = rows.std(0, correction=0)
-    return rows.mean(0), torch.where(spread > 0, spread, 1.0)

@@ -9,7 +9,7 @@ MINMAX = "minmax mse"  # squared errors of values that go from 0 to 1 in trainin
 
 
 def paper_metrics(data: Dataset, known: Tensor, prediction: Tensor, truth: Tensor) -> dict[str, float]:
-    """`raw mse` and, for forecasts, `minmax mse`; nothing for classes.
+    """`raw mse` and, for forecasts, `minmax mse`; nothing for classes and labels.
 
     Args:
         data: The data set.
@@ -23,12 +23,14 @@ def paper_metrics(data: Dataset, known: Tensor, prediction: Tensor, truth: Tenso
         >>> paper_metrics(data, torch.tensor([0]), torch.tensor([[3.0]]), torch.tensor([[1.0]]))
         {'raw mse': 4.0}
     """
-    if data.kind.has_classes:
+    if not data.kind.has_numbers:
         return {}
-    found = {RAW: (prediction.double() - truth.double()).square().mean().item()}
+    error = (prediction.double() - truth.double())[~truth.isnan()]
+    found = {RAW: error.square().mean().item()}
     if data.kind is Kind.FORECASTING and data.target_column is not None:
         column = data.values[data.rows(known), data.target_column].double()
-        reach = (column.max() - column.min()).item()
+        column = column[~column.isnan()]
+        reach = (column.max() - column.min()).item() if len(column) else 0.0
         if reach > 0:
             found[MINMAX] = found[RAW] / reach**2
     return found

@@ -2,19 +2,18 @@
 
 import fnmatch
 import logging
-import math
 import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, time
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from nacre._util.checks import choice, flag, real, there_are, whole
+from nacre._util.checks import choice, there_are
 from nacre._util.digest import checksum, differences
-from nacre.tasks.augment import AUGMENTATIONS
-from nacre.tasks.image_encoder import Activation, Colours, DropoutAfter, ImageTokens
+from nacre.tasks.metrics import METRICS_OF
+from nacre.tasks.recipe_sections import NetworkRecipe, Schedule, SplitRecipe, TrainingRecipe, check_keys
 
 SUFFIX = ".toml"
 _log = logging.getLogger("nacre")
@@ -38,13 +37,6 @@ _BUDGET_OF = {  # the numbers of [training] that say how long a profile trains
 _BUDGET = ("epochs", "steps", "quick_steps", "quick_valid")
 
 
-class Schedule(StrEnum):
-    """How the learning rate changes."""
-
-    COSINE = "cosine"  # rises during the warm-up, then falls like a cosine to 0 at the last step
-    CONSTANT = "constant"
-
-
 class Precision(StrEnum):
     """Numbers that a network is trained with, under Lightning's names."""
 
@@ -54,129 +46,6 @@ class Precision(StrEnum):
     MIXED_FLOAT16 = "16-mixed"
 
 
-def _list(name: str, value: object) -> list[Any] | tuple[Any, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise ValueError(f"{name} must be a list, got {value!r}")
-    return value
-
-
-def _convolutions(name: str, value: object) -> tuple[tuple[int, int, int], ...]:
-    """Filters, kernel size and stride of each convolution."""
-    layers = []
-    for layer in _list(name, value):
-        if len(_list(name, layer)) != 3:
-            raise ValueError(f"{name} must hold [filters, kernel size, stride], got {list(layer)}")
-        for part, number in zip(("filters", "kernel size", "stride"), layer, strict=True):
-            whole(f"{part} of {name}", number, 1)
-        if layer[1] % 2 == 0 and layer[2] > 1:
-            raise ValueError(f"{name}: kernel sizes must be odd where the stride is not 1, got {list(layer)}")
-        layers.append(tuple(layer))
-    return tuple(layers)
-
-
-@dataclass(frozen=True)
-class SplitRecipe:
-    """How the data is split: see `nacre.data.make_splits`. "auto" is by group, or by time if groups are few."""
-
-    by: str = "auto"
-    folds: int = 5
-    test_share: float = 0.2
-
-    def __post_init__(self) -> None:
-        """Check."""
-        choice("split.by", self.by, ("auto", "group", "official", "time"))
-        whole("split.folds", self.folds, 2)
-        real("split.test_share", self.test_share, 0.0, 0.9, open_low=True)
-
-
-@dataclass(frozen=True)
-class ImageRecipe:
-    """How images become what the layer reads: see `nacre.tasks.image_encoder.ImageEncoder`."""
-
-    conv: tuple[tuple[int, int, int], ...]
-    activation: str = "relu"
-    tokens: str = "frames"
-    colours: str = "rgb"
-    dropout: float = 0.0
-    dropout_after: str = "each"
-
-    def __post_init__(self) -> None:
-        """Check, and make lists from a file tuples."""
-        object.__setattr__(self, "conv", _convolutions("network.image.conv", self.conv))
-        choice("network.image.activation", self.activation, Activation)
-        choice("network.image.tokens", self.tokens, ImageTokens)
-        choice("network.image.colours", self.colours, Colours)
-        real("network.image.dropout", self.dropout, 0.0, 0.95)
-        choice("network.image.dropout_after", self.dropout_after, DropoutAfter)
-
-
-@dataclass(frozen=True)
-class NetworkRecipe:
-    """What surrounds the layer: see `nacre.tasks.network.TaskNetwork`. time_scale 0: the median duration."""
-
-    d_model: int = 64
-    num_heads: int = 4
-    conv: tuple[tuple[int, int, int], ...] = ()
-    dense: tuple[int, ...] = ()
-    dropout: float = 0.0
-    time_scale: float = 0.0
-    block: bool = True
-    depth: int = 1
-    relative: bool = True  # whether answers are relative to what is known already, where something is
-    linear: bool = True  # whether forecasts have a linear map of the window beside the layer
-    image: ImageRecipe | None = None
-
-    def __post_init__(self) -> None:
-        """Check, and make lists from a file tuples."""
-        whole("network.d_model", self.d_model, 2)
-        whole("network.num_heads", self.num_heads, 1)
-        whole("network.depth", self.depth, 1)
-        for name in ("block", "relative", "linear"):
-            flag(f"network.{name}", getattr(self, name))
-        real("network.dropout", self.dropout, 0.0, 0.95)
-        real("network.time_scale", self.time_scale, 0.0, math.inf)
-        for width in _list("network.dense", self.dense):
-            whole("network.dense", width, 1)
-        object.__setattr__(self, "conv", _convolutions("network.conv", self.conv))
-        object.__setattr__(self, "dense", tuple(self.dense))
-        if self.image is not None and not isinstance(self.image, (dict, ImageRecipe)):
-            raise ValueError(f"network.image must be a table, [network.image], got {self.image!r}")
-        if isinstance(self.image, dict):  # from a file
-            _check_keys(ImageRecipe, self.image, "network.image.")
-            object.__setattr__(self, "image", ImageRecipe(**self.image))
-
-
-@dataclass(frozen=True)
-class TrainingRecipe:
-    """How a network is trained."""
-
-    optimizer: str = "adamw"
-    lr: float = 1e-3
-    weight_decay: float = 0.004
-    batch_size: int = 64
-    clip: float = 1.0
-    schedule: str = "cosine"
-    warmup: float = 0.05  # share of the steps
-    epochs: int = 50
-    patience: int = 10  # rounds without a better validation loss; a round is an epoch in "paper"
-    steps: int = 2000  # of the standard profile, at most
-    quick_steps: int = 200
-    quick_valid: int = 500  # validation sequences that "quick" and "standard" look at, at most
-    augment: str = ""  # one of `nacre.tasks.augment.AUGMENTATIONS`, or none
-
-    def __post_init__(self) -> None:
-        """Check."""
-        choice("training.optimizer", self.optimizer, ("adam", "adamw"))
-        real("training.lr", self.lr, 0.0, 10.0, open_low=True)
-        real("training.weight_decay", self.weight_decay, 0.0, 10.0)
-        real("training.clip", self.clip, 0.0, math.inf, open_low=True)
-        choice("training.schedule", self.schedule, Schedule)
-        real("training.warmup", self.warmup, 0.0, 1.0)
-        for name in ("batch_size", "epochs", "patience", "steps", "quick_steps", "quick_valid"):
-            whole(f"training.{name}", getattr(self, name), 1)
-        choice("training.augment", self.augment, ("", *AUGMENTATIONS))
-
-
 @dataclass(frozen=True)
 class Recipe:
     """All that a task fixes."""
@@ -184,15 +53,15 @@ class Recipe:
     name: str
     summary: str = ""  # one line
     column: str = ""  # of the paper's results table, if it has one
-    data: dict[str, Any] = field(
-        default_factory=dict
-    )  # name of a data set and its options, or csv and its columns
-    split: SplitRecipe = SplitRecipe()
-    network: NetworkRecipe = NetworkRecipe()
-    training: TrainingRecipe = TrainingRecipe()
+    # Name of a data set, or csv, or python (a function), and their options; empty for data in memory.
+    data: dict[str, Any] = field(default_factory=dict)
+    split: SplitRecipe = field(default_factory=SplitRecipe)
+    network: NetworkRecipe = field(default_factory=NetworkRecipe)
+    training: TrainingRecipe = field(default_factory=TrainingRecipe)
     # What the profiles "quick" and "standard" change of [network] and [training].
     standard: dict[str, dict[str, Any]] = field(default_factory=dict)
     models: dict[str, dict[str, Any]] = field(default_factory=dict)  # options, by name or pattern such as "nac*"
+    metric: str = ""  # that judges, see `nacre.tasks.metrics.METRICS_OF`; none: the main one of the kind
 
     @property
     def digest(self) -> str:
@@ -212,6 +81,7 @@ class Recipe:
             unused.add("warmup")
         return {
             "name": recipe.name,
+            **({"metric": recipe.metric} if recipe.metric else {}),
             "data": recipe._source(),
             "split": differences(recipe.split),
             "network": differences(recipe.network),
@@ -316,7 +186,7 @@ _SECTIONS = {"split": SplitRecipe, "network": NetworkRecipe, "training": Trainin
 
 
 def _build(name: str, table: dict[str, Any]) -> Recipe:
-    _check_keys(Recipe, table, "")
+    check_keys(Recipe, table, "")
     _check_values("", table)
     values = dict(table)
     for key in (*_SECTIONS, "data", "models", "standard"):
@@ -325,17 +195,19 @@ def _build(name: str, table: dict[str, Any]) -> Recipe:
     for model, options in values.get("models", {}).items():
         if not isinstance(options, dict):
             raise ValueError(f"models.{model} must be a table of options, [models.{model}], got {options!r}")
-    texts = {key: values.get(key, "") for key in ("summary", "column")}
-    for key, value in (texts | {"data.csv": values.get("data", {}).get("csv", "")}).items():
+    texts = {key: values.get(key, "") for key in ("summary", "column", "metric")}
+    texts |= {f"data.{key}": values.get("data", {}).get(key, "") for key in ("csv", "python")}
+    for key, value in texts.items():
         if not isinstance(value, str):
             raise ValueError(f"{key} must be text, got {value!r}")
     for key, section in _SECTIONS.items():
         if key in values:
-            _check_keys(section, values[key], f"{key}.")
+            check_keys(section, values[key], f"{key}.")
             values[key] = section(**values[key])
     for key, changes in values.get("standard", {}).items():
         choice("table of standard", key, ("network", "training"))
-        _check_keys(_SECTIONS[key], changes, f"standard.{key}.")
+        check_keys(_SECTIONS[key], changes, f"standard.{key}.")
+    choice("metric", values.get("metric", ""), ["", *dict.fromkeys(m for of in METRICS_OF.values() for m in of)])
     recipe = Recipe(name=name, **values)
     recipe.at(Profile.STANDARD)  # checks what it changes
     return recipe
@@ -353,13 +225,6 @@ def _check_values(where: str, value: object) -> None:
         raise ValueError(f'{where} must not be a date or a time, got {value}; for text write "{value}"')
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError(f"{where} must be an integer of 64 bits, got one of {value.bit_length()}")
-
-
-def _check_keys(section: type, table: dict[str, Any], where: str) -> None:
-    known = [f.name for f in fields(section) if f.name != "name"]  # a task has the name of its file
-    for key in table:
-        if key not in known:
-            raise ValueError(f"unknown key {where}{key}; {there_are(key, known)}")
 
 
 def _shipped() -> Any:  # noqa: ANN401 (importlib's Traversable is not a public type in 3.11)

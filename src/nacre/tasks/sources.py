@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from nacre._util.checks import there_are
-from nacre.data.dataset import Dataset
+from nacre.data.dataset import Dataset, check_labels
 from nacre.data.files.catalogue import loader_of
 from nacre.data.tables.columns import Columns
+from nacre.tasks.python_source import load_python
+
+SOURCES = ("name", "csv", "python")  # keys of [data] that say where data comes from
 
 
 def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Dataset, Columns | None]:
     """The data that a recipe names and, for a CSV file, what its columns are.
 
     Args:
-        table: `name` of a data set that nacre knows, or `csv`, a file of your own; all else are options of its
-            reader.
+        table: `name` of a data set that nacre knows, `csv`, a file of your own, or `python`, a function of your
+            own; all else are options of its reader.
         data_dir: Where data files lie.
 
     Example:
@@ -25,8 +28,14 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
         30
     """
     options = dict(table)
-    if ("name" in options) == ("csv" in options):
-        raise ValueError("[data] must have either name, a data set that nacre knows, or csv, a file of your own")
+    if sum(key in options for key in SOURCES) != 1:
+        came = ", ".join(options) or "nothing, as runs on data in memory"
+        raise ValueError(
+            "[data] must have one of name, a data set that nacre knows, csv, a file of your own, and python, a "
+            f"function of your own (module:function), got {came}"
+        )
+    if "python" in options:
+        return check_labels(load_python(options.pop("python"), options)), None
     name = "csv" if "csv" in options else options["name"]
     try:
         if "csv" in options:

@@ -9,6 +9,8 @@ import torch
 from nacre.data.dataset import Dataset, Kind
 from nacre.data.splits import Split, SplitBy, make_splits
 from nacre.data.tables.columns import Columns
+from nacre.tasks.losses import check_loss
+from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import Recipe
 from nacre.tasks.sources import load_data
@@ -49,6 +51,9 @@ class Task:
                 window=self._window(train),
                 image=self._image(),
                 one_hot=self.data.one_hot,
+                static=self.data.static,
+                missing=self.data.missing,
+                quantiles=self.recipe.training.levels,
             )
         except TypeError as error:  # an option that the model does not have, or of another type
             raise ValueError(f"{self.recipe.name}: {error}") from error
@@ -92,7 +97,13 @@ def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
         >>> len(task.data), len(task.splits)
         (300, 5)
     """
-    data, columns = load_data(recipe.data, data_dir)
+    return task_on(recipe, *load_data(recipe.data, data_dir))
+
+
+def task_on(recipe: Recipe, data: Dataset, columns: Columns | None = None) -> Task:
+    """A recipe on a data set that is in memory, split as the recipe says."""
+    metric_of(data.kind, recipe.metric)  # refuses what the kind does not have
+    check_loss(recipe.training, data)
     split = recipe.split
     by, folds = split.by, split.folds
     groups = len((data.group if data.transfer is None else data.group[~data.transfer]).unique())

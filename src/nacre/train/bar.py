@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import lightning as L
 
-from nacre.train.lightning_module import VALID_LOSS
+from nacre.train.lightning_module import TRAIN_LOSS, VALID_LOSS
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -47,9 +47,11 @@ class Bar(L.Callback):
         self.step = trainer.global_step
         self.progress.update(self.bar, completed=self.step)
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Show the validation loss."""
-        loss = f"validation loss {float(trainer.callback_metrics[VALID_LOSS]):.4g}"
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Show the validation loss, or that of training where there is none."""
+        known = trainer.callback_metrics
+        name, word = (VALID_LOSS, "validation") if VALID_LOSS in known else (TRAIN_LOSS, "training")
+        loss = f"{word} loss {float(known[name]):.4g}"
         self.progress.update(self.bar, loss=loss)
         now = time.monotonic()
         if self.say is not None and not self.progress.console.is_terminal and now - self._spoke >= PAUSE:

@@ -33,7 +33,8 @@ class CsvLog(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Add a row and write the file anew."""
-        losses = {name: float(trainer.callback_metrics[name]) for name in (TRAIN_LOSS, VALID_LOSS)}
+        known = trainer.callback_metrics  # a final run has no validation
+        losses = {name: float(known[name]) for name in (TRAIN_LOSS, VALID_LOSS) if name in known}
         self.rows.append({"step": trainer.global_step, **losses})
         if trainer.is_global_zero:
             write_atomic(self.path, csv_text(_COLUMNS, self.rows).encode())

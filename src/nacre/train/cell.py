@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nacre._util.digest import checksum
 from nacre._util.files import write_atomic
 from nacre._util.locks import hold_lock
 from nacre.data.splits import Split
 from nacre.models._registry import model_folder, model_info, model_stranger
 from nacre.models._strangers import Stranger
 from nacre.tasks.controls import CONTROLS
+from nacre.tasks.losses import loss_source
+from nacre.tasks.python_source import roles_checksum
 from nacre.tasks.recipe import Precision, Profile
 from nacre.tasks.task import Task
 from nacre.train.differences import differences
+from nacre.train.final import Final
 from nacre.train.identity import Identity
 from nacre.train.result import RESULT
 from nacre.train.run import CHECKPOINTS, Run
@@ -31,11 +35,13 @@ class Cell:
     profile: Profile
     out: Path  # directory of all runs
     precision: Precision = Precision.FLOAT32
+    final: Final | None = None  # of a run on all data, whose fold is no fold
 
     @property
     def directory(self) -> Path:
         """The run directory."""
-        return self.out / self.task.recipe.name / model_folder(self.model) / f"fold{self.fold}-seed{self.seed}"
+        part = f"fold{self.fold}" if self.final is None else "final"
+        return self.out / self.task.recipe.name / model_folder(self.model) / f"{part}-seed{self.seed}"
 
     @property
     def split(self) -> Split:
@@ -53,18 +59,27 @@ class Cell:
         return None if self.model in CONTROLS else model_stranger(self.model)
 
     @cached_property
+    def data_digest(self) -> str:
+        """Checksum of the data; with what a data set made by your own code says of its columns and answers."""
+        data, source = self.task.data, self.task.recipe.data
+        return (
+            data.digest if "name" in source or "csv" in source else checksum([data.digest, roles_checksum(data)])
+        )
+
+    @cached_property
     def identity(self) -> Identity:
         """All that decides the result."""
         return Identity(
             self.task.recipe,
             self.model,
             self.seed,
-            self.task.data.digest,
+            self.data_digest,
             self.split.digest,
             self.profile,
             self.precision,
             self.version,
-            "" if self.stranger is None else self.stranger.source,
+            ("" if self.stranger is None else self.stranger.source) + loss_source(self.task.recipe.training),
+            0 if self.final is None else self.final.steps,
         )
 
     def fingerprint(self) -> str:

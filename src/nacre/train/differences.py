@@ -21,6 +21,8 @@ def differences(cell: Cell, found: Result) -> list[str]:
         "precision": (found.record["budget"].get("precision", str(Precision.FLOAT32)), str(cell.precision)),
         "version of the model": (found.version, cell.version),
     }
+    if cell.final is not None:
+        pairs["steps"] = (found.steps, cell.final.steps)
     said = [f"{name} {there} there, {here} here" for name, (there, here) in pairs.items() if there != here]
     if found.data != cell.task.data.digest:
         said.append("the data")

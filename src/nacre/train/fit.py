@@ -19,8 +19,10 @@ from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_e
 from nacre.data.dataset import Dataset
 from nacre.data.splits import Split
 from nacre.tasks.augment import augmentation_of
+from nacre.tasks.losses import loss_of
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import Precision, Profile, TrainingRecipe
+from nacre.tasks.recipe import Precision, Profile
+from nacre.tasks.recipe_sections import TrainingRecipe
 from nacre.train.callbacks import CsvLog, StopWhenStale
 from nacre.train.lightning_module import VALID_LOSS, Training
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
@@ -76,12 +78,15 @@ def fit(
 ) -> Fitted:
     """Train a network on the training part and leave it with the weights that were best on the validation part.
 
+    Where the validation part is empty, these are the last ones, and nothing stops training early.
+
     The scale of the network is fitted before. The seed is that of order, augmentation and dropout. If the
     directory holds a checkpoint of an interrupted run, training resumes from it; on a CPU the outcome is the same
     to the last bit. Every process of a group calls this, and ends with the same weights.
     """
     checkpoints = directory / "checkpoints"
     train, valid = _loaders(data, split, recipe, budget, seed)
+    loss = loss_of(recipe, network, data, split.train)
     # Two callbacks: `save_last` of a single one would write only when the best is written.
     best, last = (
         ModelCheckpoint(
@@ -92,6 +97,7 @@ def fit(
     if precision is Precision.FLOAT64:
         network.double()  # Lightning converts only after it has loaded a checkpoint or broadcast weights
     stale, log = StopWhenStale(budget.patience), CsvLog(directory / "log.csv")
+    judges, kept_by = ([stale, best], best) if valid is not None else ([], last)
     with _quiet():
         trainer = L.Trainer(
             accelerator="auto",
@@ -102,7 +108,7 @@ def fit(
             max_epochs=budget.rounds,
             gradient_clip_val=recipe.clip,
             logger=TensorBoardLogger(directory, name="tensorboard", version=""),
-            callbacks=[log, stale, best, last, *callbacks],  # `last` comes after them, to hold their states
+            callbacks=[log, *judges, last, *callbacks],  # `last` comes after them, to hold their states
             log_every_n_steps=budget.steps,
             num_sanity_val_steps=0,
             enable_progress_bar=False,
@@ -112,13 +118,13 @@ def fit(
         before = group.broadcast(_usable(checkpoints / _LAST, network) if group.leads else "") or None
         with _keyboard_interrupt(trainer):
             trainer.fit(
-                Training(network, recipe, seed, budget.rounds * budget.steps, group),
+                Training(network, recipe, seed, budget.rounds * budget.steps, group, loss),
                 train,
                 valid,
                 ckpt_path=before,
                 weights_only=True,
             )
-    kept = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
+    kept = torch.load(kept_by.best_model_path, weights_only=True, map_location="cpu")
     network.cpu().load_state_dict({k.removeprefix("network."): v for k, v in kept["state_dict"].items()})
     stopped = stale.wait_count >= stale.patience
     return Fitted(trainer.global_step, kept["global_step"], stopped, log.diverged)
@@ -133,16 +139,16 @@ def looked_at(valid: Tensor, budget: Budget) -> Tensor:
 
 def _loaders(
     data: Dataset, split: Split, recipe: TrainingRecipe, budget: Budget, seed: int
-) -> tuple[DataLoader, DataLoader]:
+) -> tuple[DataLoader, DataLoader | None]:
     valid = looked_at(split.valid, budget)
     rounds = Rounds(data.length[split.train], split.train, recipe.batch_size, budget.steps, seed)
     batches = by_length(data.length[valid], valid, EVAL_BATCH)
     source = Indexed(data)
     changed = Augmented(data, augmentation_of(recipe.augment, data), seed) if recipe.augment else source
-    return (
-        DataLoader(changed, sampler=rounds, batch_size=None),
-        DataLoader(source, sampler=batches, batch_size=None),  # pyright: ignore[reportArgumentType]
-    )
+    train = DataLoader(changed, sampler=rounds, batch_size=None)
+    if not len(valid):
+        return train, None
+    return train, DataLoader(source, sampler=batches, batch_size=None)  # pyright: ignore[reportArgumentType]
 
 
 def _usable(checkpoint: Path, network: TaskNetwork) -> str:

@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nacre.tasks.recipe import Precision, Profile, Recipe, Schedule
+from nacre.tasks.recipe import Precision, Profile, Recipe
+from nacre.tasks.recipe_sections import Schedule
 from nacre.train.identity import Identity
 
 # What recipes had in the days of format 1.
@@ -70,6 +71,7 @@ def old_digest(recipe: Recipe) -> str:
     network, training = data["network"], data["training"]
     later = [
         (data, "standard", {}),
+        (data, "metric", ""),
         (training, "augment", ""),
         (training, "steps", 2000),
         (network, "image", None),

@@ -20,8 +20,9 @@ from nacre.tasks.controls import CONTROLS, controls_for
 from nacre.tasks.recipe import Precision, Profile, load_recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
-from nacre.train.cell_files import known_cells
 from nacre.train.estimate import Estimate, in_words
+from nacre.train.final import final_cells
+from nacre.train.report.cell_files import known_cells
 from nacre.train.run_cell import help_with, run_cell
 from nacre.train.scale.options import Executor, Scale
 from nacre.train.scale.worker_group import FAILURES, WorkerGroup, join_group
@@ -31,7 +32,7 @@ from nacre.train.scale.worker_group import FAILURES, WorkerGroup, join_group
 class Grid:
     """What to run."""
 
-    tasks: Sequence[str]  # names of tasks, or recipe files
+    tasks: Sequence[str | Task]  # names of tasks, recipe files, or tasks on data in memory
     models: Sequence[str] = ("nac",)  # names or patterns of models and controls
     profile: Profile = Profile.STANDARD
     folds: int | None = None  # how many of the recipe's folds, from the first on; None for all
@@ -42,6 +43,7 @@ class Grid:
     controls: bool = True  # whether the controls of each task are run, too
     scale: Scale = field(default_factory=Scale)
     known: Sequence[Path] = ()  # where finished cells are, which are not run again: runs, or files of lines
+    final: bool = False  # whether to train each model on all data, as long as its finished folds say
 
 
 class GridReport:
@@ -77,7 +79,9 @@ class GridReport:
         """A cell has a result."""
         self.results.append(result)
         value = result["value"]
-        metric = "diverged" if value is None else f"{result['metric']} {value:.4g}"
+        lost = f"{result['metric']} undefined" if result.get("undefined") else "diverged"
+        metric = lost if value is None else f"{result['metric']} {value:.4g}"
+        metric = metric if cell.final is None else str(cell.final)
         self._estimate.took(cell, result["seconds"])
         left = self._estimate.left(self.waiting)
         rest = f"; {len(self.waiting)} to go, about {in_words(left)}" if self.waiting and left is not None else ""
@@ -116,7 +120,8 @@ class GridReport:
 def name_of(cell: Cell) -> str:
     """A cell in words."""
     seed = f", seed {cell.seed}" if cell.seed else ""
-    return f"{cell.task.recipe.name}, {cell.model}, fold {cell.fold + 1} of {len(cell.task.splits)}{seed}"
+    part = f"fold {cell.fold + 1} of {len(cell.task.splits)}" if cell.final is None else "final"
+    return f"{cell.task.recipe.name}, {cell.model}, {part}{seed}"
 
 
 def run_grid(grid: Grid) -> list[dict[str, Any]]:
@@ -194,10 +199,16 @@ def plan_cells(grid: Grid, report: GridReport) -> list[Cell]:
     """The cells of a grid, with their data; raises ValueError if a name or number makes no sense."""
     models = expand_models(grid.models)
     with heard(report.hear):
-        tasks = [load_task(load_recipe(name).at(grid.profile), grid.data_dir) for name in grid.tasks]
+        tasks = [
+            one if isinstance(one, Task) else load_task(load_recipe(one).at(grid.profile), grid.data_dir)
+            for one in grid.tasks
+        ]
     for task in tasks:
         report.introduce(task)
     todo = list(cells(grid, tasks, models))
+    if grid.final:
+        todo = final_cells(todo)
+        report.note("final runs leave no data to score, so no controls are run")
     if len(todo) > 1:
         report.note(f"{len(todo)} cells, of which {sum(cell.has_result for cell in todo)} have results")
     idle = set(models) - {cell.model for cell in todo}
@@ -223,7 +234,7 @@ def unknown_cells(todo: list[Cell], known: Sequence[Path], report: GridReport) -
 
 def cells(grid: Grid, tasks: Sequence[Task], models: Sequence[str]) -> Iterator[Cell]:
     """All cells: controls, then model after model, each over all tasks, so that a part of a grid is of use."""
-    controls = [name for name in CONTROLS if grid.controls]
+    controls = [name for name in CONTROLS if grid.controls and not grid.final]
     for model in dict.fromkeys([*controls, *models]):
         for task in tasks:
             if model in CONTROLS and model not in controls_for(task.data):

@@ -28,6 +28,7 @@ class Identity:
     precision: Precision = Precision.FLOAT32
     version: int = 1  # of the model
     source: str = ""  # checksum of the source of a model that is not of nacre
+    steps: int = 0  # of a final run; folds have those of their profile
 
     @property
     def settings(self) -> str:
@@ -45,8 +46,10 @@ class Identity:
         parts = {"model": self.model, "version": self.version, "seed": self.seed}
         parts |= {"rule": DIGEST_RULE, "data": self.data, "split": self.split}
         if self.model in CONTROLS:
-            recipe = {key: recipe[key] for key in ("name", "data")}
+            recipe = {key: recipe[key] for key in ("name", "metric", "data") if key in recipe}
         else:
             parts |= {"profile": self.profile, "precision": self.precision, "source": self.source}
             parts |= {"options": self.recipe.options(self.model)}
+        if self.steps:
+            parts |= {"steps": self.steps}
         return checksum(parts | {"recipe": recipe})

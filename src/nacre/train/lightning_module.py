@@ -9,10 +9,10 @@ from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 
 from nacre.data.batches import part_of
-from nacre.data.dataset import UNSCORED, Batch
-from nacre.tasks.metrics import is_scored
+from nacre.data.dataset import UNSCORED, Batch, Kind, is_scored
+from nacre.tasks.losses import Loss
 from nacre.tasks.network import TaskNetwork
-from nacre.tasks.recipe import Schedule, TrainingRecipe
+from nacre.tasks.recipe_sections import Schedule, TrainingRecipe
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 VALID_LOSS = "valid_loss"
@@ -21,16 +21,25 @@ _APART = 0x9E3779B1  # distance of the seeds of processes; a CPU's generator use
 
 
 class Training(L.LightningModule):
-    """A network in training. The seed is that of dropout, `steps` is when the learning rate has fallen to 0.
+    """A network in training, by default for its own loss.
+
+    The seed is that of dropout, `steps` is when the learning rate has fallen to 0.
 
     Several processes each take a part of every batch, and weigh its loss so that the mean over the processes is
     the loss of the whole batch: gradients and logged losses are those of one process.
     """
 
     def __init__(
-        self, network: TaskNetwork, recipe: TrainingRecipe, seed: int, steps: int, group: WorkerGroup = ALONE
+        self,
+        network: TaskNetwork,
+        recipe: TrainingRecipe,
+        seed: int,
+        steps: int,
+        group: WorkerGroup = ALONE,
+        loss: Loss | None = None,
     ) -> None:
         super().__init__()
+        self.loss = loss or network.loss
         self.network, self.recipe, self.seed, self.steps, self.group = network, recipe, seed, steps, group
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -53,7 +62,9 @@ class Training(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Mean loss over all scored answers of the validation part, however they fall into batches."""
-        answers = int(is_scored(batch.y, self.network.kind).sum())  # of the whole batch, in every process
+        kind = self.network.kind
+        counted = ~batch.y.isnan() if kind is Kind.FORECASTING else is_scored(batch.y, kind)
+        answers = int(counted.sum())  # of the whole batch, in every process
         self.log(VALID_LOSS, self._loss(batch), on_epoch=True, batch_size=answers, sync_dist=self.group.size > 1)
 
     def _loss(self, batch: Batch) -> Tensor:
@@ -61,7 +72,7 @@ class Training(L.LightningModule):
         group = self.group
         part = batch if group.size == 1 else part_of(batch, group.rank, group.size)
         out = self.network(part.x, part.time, part.key_padding_mask, query_only=part.query_only)
-        loss = self.network.loss(out, part.y)
+        loss = self.loss(out, part.y)
         if group.size == 1:
             return loss
         counted = batch.y != UNSCORED if self.network.kind.has_classes else ~batch.y.isnan()  # as the loss counts
@@ -79,7 +90,7 @@ class Training(L.LightningModule):
         """[B] steps that the layer sees of each sequence, which strided convolutions make fewer."""
         padding, front = batch.key_padding_mask, self.network.front
         if any(stride > 1 for _, stride in front.shapes):
-            blank = batch.x.new_zeros(*padding.shape, batch.x.shape[-1] + 1)  # features, and the time
+            blank = batch.x.new_zeros(*padding.shape, front.d_input)
             with torch.no_grad():
                 padding = front(blank, batch.time, padding)[2]
         return (~padding).sum(1)
@@ -98,7 +109,7 @@ def rate_share(step: int, recipe: TrainingRecipe, steps: int) -> float:
     """Share of the recipe's learning rate at a step of so many.
 
     Example:
-        >>> from nacre.tasks.recipe import TrainingRecipe
+        >>> from nacre.tasks.recipe_sections import TrainingRecipe
         >>> recipe = TrainingRecipe(warmup=0.1)
         >>> [round(rate_share(step, recipe, 100), 2) for step in (0, 4, 9, 54, 99)]
         [0.1, 0.5, 1.0, 0.5, 0.0]

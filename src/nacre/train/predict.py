@@ -1,58 +1,182 @@
-"""`nacre predict`: answers of a finished run to a table that it has never seen."""
+"""`nacre predict`: answers of finished runs to a table that they have never seen, warnings, and a score."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from rich.console import Console
+from torch import Tensor
 
 from nacre._util.files import write_atomic
-from nacre.data.dataset import Kind
+from nacre._util.progress import bars
+from nacre.data.dataset import Dataset, Kind
+from nacre.data.tables.columns import Columns
 from nacre.data.tables.csv_unlabelled import read_new
-from nacre.train.evaluate import outputs_of
+from nacre.tasks.further_metrics import middle
+from nacre.train.evaluate import all_outputs
+from nacre.train.predict_score import score_line
+from nacre.train.ranges import far_outside
+from nacre.train.result import RESULT
 from nacre.train.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
+ROWS = 50_000  # of a table that are written at once
+Told = Callable[[int, int], None]  # gets how many answers of how many came with each batch
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Answers to a table.
+
+    Attributes:
+        table: A row for each answer: who and when, and `prediction` with the probability `p(class)` of each class,
+            the numbers under the names of the target columns, or for each label 0 or 1, and its probability.
+            Quantiles are further columns, such as `load q0.9`; the middle one stands under the name of the target.
+        warnings: Features that lie far outside of what training saw, a line each.
+        score: Metrics in words, if the table holds the target; else empty.
+    """
+
+    table: pd.DataFrame
+    warnings: tuple[str, ...]
+    score: str
+
 
 def predict_csv(run: Path, path: Path) -> pd.DataFrame:
-    """Predictions for the rows, or sequences, of a CSV file.
+    """Predictions of a run for the rows, or sequences, of a CSV file: the table of `Predictions`."""
+    return predictions([run], path).table
+
+
+def predictions(runs: Sequence[Path], path: Path, told: Told = lambda done, total: None) -> Predictions:
+    """Predict for a CSV file by a run, or by several as the mean of their probabilities, or of their numbers.
 
     Args:
-        run: Directory of a run that was trained on a CSV file.
+        runs: Directories of runs that were trained on a CSV file: one, or those of an ensemble, such as folds.
         path: The file; its columns are those of the training file, the target may be missing.
-
-    Returns:
-        A row for each answer: who and when, and `prediction` with the probability `p(class)` of each class, or the
-        numbers under the names of the target columns.
+        told: Gets the number of sequences of each batch when it is done, and of all.
     """
-    trained = Run.open(run)
-    columns = trained.columns
-    if columns is None:
-        raise ValueError(
-            f"{run} was not trained on a CSV file; predict from its model with nacre.load({str(run)!r})"
-        )
-    network = trained.network()
+    opened = [Run.open(run) for run in runs]
+    columns = _columns(opened)
     data, table = read_new(path, columns)
-    outputs = torch.cat(outputs_of(network, data, torch.arange(len(data))))
+    total = len(data) * len(opened)
+    answers = [_answers(run, data, lambda done: told(done, total)) for run in opened]
+    levels = _levels(opened)
+    mean = torch.stack([answer.double() for answer in answers]).mean(0).to(answers[0].dtype)
+    fill(table, columns, mean, levels)
+    lines = (line for run in opened for line in far_outside(run.directory, data))
+    warned = {line.partition(" lies ")[0]: line for line in lines}  # of an ensemble, once for each feature
+    score = score_line(path, columns, table, mean, levels)
+    return Predictions(table.sort_index(), tuple(warned.values()), score)
+
+
+def ensemble_of(places: Sequence[Path]) -> list[Path]:
+    """The runs at some places: runs, or folders that hold the folds of a model.
+
+    Raises:
+        FileNotFoundError: If there is none at one of the places.
+    """
+    found: list[Path] = []
+    for place in places:
+        here = [place] if (place / RESULT).is_file() else sorted(p.parent for p in place.glob(f"fold*/{RESULT}"))
+        if not here:
+            raise FileNotFoundError(f"{place} holds no finished runs; give runs, or a folder such as runs/my/nac")
+        found += here
+    return list(dict.fromkeys(found))
+
+
+def _columns(runs: Sequence[Run]) -> Columns:
+    """What the columns of a table are to these runs, which must agree."""
+    first = runs[0]
+    for run in runs:
+        if run.columns is None:
+            place = os.fspath(run.directory)
+            raise ValueError(
+                f"{place} was not trained on a CSV file; predict from its model with nacre.load({place!r})"
+            )
+        if run.columns != first.columns:
+            raise ValueError(
+                f"{run.directory} and {first.directory} were trained on other columns or classes; an ensemble is "
+                "of runs on one file, such as the folds of a model"
+            )
+    assert first.columns is not None
+    return first.columns
+
+
+def _levels(runs: Sequence[Run]) -> list[float]:
+    """The quantiles that these runs answer; controls answer none."""
+    found = {() if run.result.control else run.recipe.training.levels for run in runs}
+    if len(found) > 1:
+        raise ValueError("an ensemble must be of runs that answer the same quantiles")
+    return [*found.pop()]
+
+
+def _answers(run: Run, data: Dataset, done: Callable[[int], None]) -> Tensor:
+    """What a network or control says of all answers: probabilities, numbers, or their quantiles."""
+    index = torch.arange(len(data))
+    if run.result.control:
+        asked = replace(data, y=torch.zeros_like(data.y))  # controls answer what is scored
+        return run.control().predict(asked, index)
+    outputs = all_outputs(run.network(), data, index, done)
+    if data.kind.has_classes:
+        return outputs.softmax(-1)
+    return outputs.sigmoid() if data.kind is Kind.MULTI_LABEL else outputs
+
+
+def fill(table: pd.DataFrame, columns: Columns, outputs: Tensor, levels: list[float]) -> None:
+    """Write answers into a table with a row for each."""
     if columns.kind.has_classes:
         table["prediction"] = [columns.classes[i] for i in outputs.argmax(1).tolist()]
         for number, name in enumerate(columns.classes):
-            table[f"p({name})"] = outputs.softmax(1)[:, number].numpy()
-    elif columns.kind is Kind.FORECASTING:  # [n, horizon], a row for each
-        table[columns.target[0]] = outputs.flatten().numpy()
-    else:
+            table[f"p({name})"] = outputs[:, number].float().numpy()
+    elif columns.kind is Kind.MULTI_LABEL:
         for number, name in enumerate(columns.targets):
-            table[name] = outputs[:, number].numpy()
-    return table.sort_index()
+            table[name] = (outputs[:, number] >= 0.5).long().numpy()
+            table[f"p({name})"] = outputs[:, number].float().numpy()
+    else:
+        _numbers(table, columns, outputs, levels)
 
 
-def write_predictions(run: Path, path: Path, out: Path) -> None:
-    """Predict and write a CSV file, whole or not at all."""
+def _numbers(table: pd.DataFrame, columns: Columns, outputs: Tensor, levels: list[float]) -> None:
+    """Columns of numbers [n, D], or of their quantiles [n, D * Q]; a forecast has a row for each number."""
+    point = middle(outputs, len(columns.targets), levels)
+    each = outputs.unflatten(-1, (len(columns.targets), -1))  # [n, D, Q or 1]
+    if columns.kind is Kind.FORECASTING:  # [n, horizon], a row for each
+        point, each = point.reshape(-1, 1), each.flatten(0, 1).unsqueeze(1)
+    for number, name in enumerate(columns.target):
+        table[name] = point[:, number].numpy()
+        for at, level in enumerate(levels):
+            table[f"{name} q{level:g}"] = each[:, number, at].numpy()
+
+
+def write_predictions(runs: Sequence[Path], path: Path, out: Path, *, ensemble: bool = False) -> list[str]:
+    """Predict and write a CSV file, whole or not at all; gives warnings and the score, in words."""
+    if not ensemble and len(runs) > 1:
+        raise ValueError(f"{len(runs)} runs are given; --ensemble predicts the mean of what they say")
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.is_dir():
         raise ValueError(f"{out} is a folder; give a file, such as {out / 'predictions.csv'}")
-    table = predict_csv(run, path)
-    write_atomic(out, table.to_csv(index=False).encode())
+    chosen = ensemble_of(runs) if ensemble else runs
+    console = Console(stderr=True)
+    progress = bars(console)
+    progress.disable = not console.is_terminal
+    with progress:
+        bar = progress.add_task("predict", total=None, unit="sequences", loss="")
+        found = predictions(chosen, path, lambda done, total: progress.update(bar, advance=done, total=total))
+    write_atomic(out, csv_blocks(found.table))
+    said = [f"warning: {line}" for line in found.warnings]
+    if ensemble:
+        count = "1 run" if len(chosen) == 1 else f"{len(chosen)} runs"
+        said.append(f"the mean of {count}: {', '.join(run.name for run in chosen)}")
+    return [*said, *([found.score] if found.score else [])]
+
+
+def csv_blocks(table: pd.DataFrame) -> Iterator[bytes]:
+    """A table as the text of a CSV file, some rows at a time."""
+    for first in range(0, max(len(table), 1), ROWS):
+        yield table[first : first + ROWS].to_csv(index=False, header=first == 0).encode()

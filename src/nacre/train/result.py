@@ -40,8 +40,10 @@ class Result:
     test: int  # sequences
     split: str  # checksum of the sequences' assignment to parts
     recipe: str  # checksum of what rows of a table share
+    column: str = ""  # of the paper's results table; empty for tasks that it does not have
     version: int = 1  # of the model
     fingerprint: str = ""  # checksum of all that decides the result
+    final: bool = False  # trained on all data: it has no score, and stands in no table
     classes: tuple[str, ...] = ()  # names; empty for regression
     confusion: tuple[tuple[int, ...], ...] | None = None  # counts [true class][answer]; None for regression
 
@@ -50,7 +52,12 @@ class Result:
     @property
     def diverged(self) -> bool:
         """Whether training ended without a finite metric."""
-        return not math.isfinite(self.value)
+        return not math.isfinite(self.value) and not self.undefined and not self.final
+
+    @property
+    def undefined(self) -> bool:
+        """Whether the metric that ranks is not defined on the test part, such as an area where one class is."""
+        return not math.isfinite(self.value) and bool(self.record.get("undefined"))
 
     def number(self, metric: str) -> float | None:
         """A metric of the test part by its name; None if the run has none of that name, NaN if it diverged."""
@@ -103,8 +110,10 @@ def parse(data: dict[str, Any], directory: Path) -> Result:
         test=_whole(source, "test"),
         split=_field(data, "split", str),
         recipe=_field(data, "recipe", str),
+        column=_field({"column": "", **data}, "column", str),
         version=_whole({"version": 1, **data}, "version"),
         fingerprint=_field({"fingerprint": "", **data}, "fingerprint", str),
+        final=bool(_field({"final": {}, **data}, "final", dict)),
         record=data,
         classes=tuple(str(name) for name in classes),
         confusion=_counts(data.get("confusion"), len(classes)),

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from nacre._util.files import read_object, write_atomic
-from nacre._util.foreign_code import UntrustedCode, package_list
+from nacre._util.foreign_code import UntrustedCode, names_from_a_file, package_list, trusting
 from nacre._util.tensors import first_nonfinite
 from nacre._util.text import json_text
 from nacre.data.tables.columns import Columns
 from nacre.io import load
+from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.saved import load_control
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.recipe import Profile, Recipe, list_recipes, load_recipe, to_toml
 from nacre.tasks.task import Task, load_task
@@ -21,7 +23,7 @@ from nacre.train.format1 import upgrade
 from nacre.train.result import RESULT, Result, decode, parse
 
 CHECKPOINTS = "checkpoints"
-RECIPE, COLUMNS, MODEL = "recipe.toml", "columns.json", "model"
+RECIPE, COLUMNS, MODEL, CONTROL = "recipe.toml", "columns.json", "model", "control"
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,24 @@ class Run:
 
     @property
     def has_network(self) -> bool:
-        """Whether there is a network; controls are not saved."""
+        """Whether there is a network; controls have none."""
         return (self.directory / MODEL).is_dir()
+
+    def control(self) -> Control:
+        """The fitted control, if this is the run of one that is kept.
+
+        Raises:
+            ValueError: If there is none, or it is damaged.
+        """
+        if not self.result.control or not (self.directory / CONTROL).is_dir():
+            raise ValueError(
+                f"{self.directory} holds no network; the control {self.result.model!r} is not kept, or was run "
+                "before controls were: choose the run of a model"
+            )
+        try:
+            return load_control(self.directory / CONTROL)
+        except ValueError as error:
+            raise _damaged(self.directory / CONTROL, self.directory, error) from None
 
     def network(self, *, allow_nonfinite: bool = False) -> TaskNetwork:
         """The trained network, in evaluation mode.
@@ -108,9 +126,7 @@ class Run:
         """
         path = self.directory / MODEL
         if not self.has_network:
-            raise ValueError(
-                f"{self.directory} holds no network; controls are not saved, choose the run of a model"
-            )
+            raise ValueError(f"{self.directory} holds no network; controls have none, choose the run of a model")
         try:
             network = load(path, allow_nonfinite=True, trust=self.trust)
         except UntrustedCode:
@@ -137,8 +153,14 @@ class Run:
             raise _damaged(path, self.directory, error) from None
 
     def task(self, data_dir: Path | None = None) -> Task:
-        """The recipe with its data and folds. Data files lie in `data_dir`; None as in `load_task`."""
-        return load_task(self.recipe, data_dir)
+        """The recipe with its data and folds. Data files lie in `data_dir`; None as in `load_task`.
+
+        Raises:
+            UntrustedCode: If a function of others makes the data, and the caller does not trust its package.
+        """
+        recipe = self.recipe
+        with trusting(self.trust), names_from_a_file():
+            return load_task(recipe, data_dir)
 
     def _upgraded(self) -> "Run":
         """With the checksums of today, where its recipe is there to compute them, or nacre comes with it."""

@@ -6,7 +6,7 @@ import io
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,17 @@ from nacre.data.dataset import Dataset, Kind
 from nacre.data.splits import Split
 from nacre.io import save
 from nacre.tasks.controls import CONTROLS, create_control
+from nacre.tasks.controls.saved import save_control
+from nacre.tasks.further_metrics import middle
 from nacre.tasks.metrics import answers_of, metric_of
-from nacre.tasks.network import TaskNetwork, answer_scale
+from nacre.tasks.network import TaskNetwork
 from nacre.tasks.paper_units import paper_metrics
+from nacre.tasks.scaling import answer_scale
 from nacre.train.cell import Cell
 from nacre.train.evaluate import Scores, predict, score
+from nacre.train.ranges import write_ranges
 from nacre.train.result import FORMAT
-from nacre.train.run import CHECKPOINTS, MODEL, Run
+from nacre.train.run import CHECKPOINTS, CONTROL, MODEL, Run
 from nacre.train.scale.worker_group import ALONE, WorkerGroup
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), group: WorkerGr
         cell.start()
         began = time.monotonic()
         found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks, group)
+        write_ranges(directory, cell.task.data, cell.split.train)
         result = _describe(cell, found, time.monotonic() - began)
         result = Run.write(directory, result, cell.task.recipe, cell.task.columns)
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)  # only now: the result stands without them
@@ -85,6 +90,8 @@ def fit_cell(
 
     training = cell.task.recipe.training
     budget = budget_of(training, cell.profile, len(cell.split.train))
+    if cell.final is not None:
+        budget = replace(budget, rounds=cell.final.rounds, steps=cell.final.round_steps)
     fitted = fit(
         network,
         cell.task.data,
@@ -108,6 +115,8 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], group: WorkerGroup
     group.begin()
     with group.in_step():
         budget, fitted = fit_cell(cell, network, callbacks, group)
+    if cell.final is not None and fitted.diverged:
+        raise ValueError(f"training on all data diverged at step {fitted.steps_taken:,}; lower the learning rate")
     test, valid = _scores(cell, partial(predict, network, task.data), looked_at(split.valid, budget))
     save(network, cell.directory / MODEL)
     parameters = sum(p.numel() for p in network.parameters())
@@ -126,27 +135,33 @@ def _run_control(cell: Cell) -> _Found:
     control = create_control(cell.model, task.data)
     control.fit(task.data, split.train)
     test, valid = _scores(cell, partial(control.predict, task.data), split.valid)
+    save_control(control, cell.directory / CONTROL)
     return _Found(test, valid, control.parameters, {"profile": str(cell.profile), "steps": 0, "batch_size": 0})
 
 
 def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) -> tuple[Scores, Scores]:
     """Metrics of the test part, with those that only this data set has, and of the validation part."""
+    if cell.final is not None:
+        return Scores({}, None), Scores({}, None)
     data, split = cell.task.data, cell.split
+    levels = cell.task.recipe.training.levels
     outputs = answer(split.test)
-    _keep_predictions(cell, outputs)
-    test = _judged(data, split, split.test, outputs)
+    point = middle(outputs, data.outputs, levels)
+    _keep_predictions(cell, point)
+    test = _judged(cell, split.test, outputs)
     if data.metrics is not None:
         everything = torch.cat([split.test, split.transfer])
-        more = answer(split.transfer) if len(split.transfer) else outputs[:0]
-        test.metrics.update(data.metrics.of(everything, torch.cat([outputs, more]), data.y[everything]))
-    return test, _judged(data, split, validation, answer(validation))
+        more = middle(answer(split.transfer), data.outputs, levels) if len(split.transfer) else point[:0]
+        test.metrics.update(data.metrics.of(everything, torch.cat([point, more]), data.y[everything]))
+    return test, _judged(cell, validation, answer(validation))
 
 
-def _judged(data: Dataset, split: Split, index: Tensor, outputs: Tensor) -> Scores:
+def _judged(cell: Cell, index: Tensor, outputs: Tensor) -> Scores:
     """Metrics of outputs for these sequences, in our unit and in those of the paper."""
-    scores = score(data, index, outputs, unit_of(data, split))
-    known = torch.cat([split.train, split.valid])
-    scores.metrics.update(paper_metrics(data, known, outputs, answers_of(data, index)))
+    data, split, levels = cell.task.data, cell.split, cell.task.recipe.training.levels
+    scores = score(data, index, outputs, unit_of(data, split), levels)
+    known, point = torch.cat([split.train, split.valid]), middle(outputs, data.outputs, levels)
+    scores.metrics.update(paper_metrics(data, known, point, answers_of(data, index)))
     return scores
 
 
@@ -155,14 +170,14 @@ def unit_of(data: Dataset, split: Split) -> Tensor:
 
     Folds that are scored on one test part share it, so their metrics differ by the models and not by the unit.
     """
-    if data.kind.has_classes:
+    if not data.kind.has_numbers:
         return torch.ones(1)
     return answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1]
 
 
 def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
     task, data, split = cell.task, cell.task.data, cell.split
-    metric = metric_of(data.kind)
+    metric = metric_of(data.kind, task.recipe.metric)
     return {
         "format": FORMAT,
         "task": task.recipe.name,
@@ -170,6 +185,7 @@ def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
         "model": cell.model,
         "version": cell.version,
         **({} if cell.stranger is None else {"source": cell.stranger.describe()}),
+        **({} if cell.final is None else {"final": {"folds": list(cell.final.folds)}}),
         "control": cell.model in CONTROLS,
         "fold": cell.fold,
         "folds": len(task.splits),
@@ -177,9 +193,10 @@ def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
         "kind": str(data.kind),
         "metric": metric.name,
         "better": "higher" if metric.higher_is_better else "lower",
-        "value": found.test.metrics[metric.name],
+        "value": None if cell.final is not None else found.test.metrics[metric.name],
         "metrics": found.test.metrics,
         "valid": found.valid.metrics,
+        **({"undefined": list(found.test.notes)} if found.test.notes else {}),
         "parameters": found.parameters,
         "seconds": round(seconds, 2),
         "budget": {**found.budget, "precision": cell.precision},

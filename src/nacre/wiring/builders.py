@@ -65,8 +65,8 @@ def default_backbone_units(d_model: int) -> int:
 
 
 @lru_cache(maxsize=128)
-def backbone_wiring(kind: str, inputs: int, units: int, sparsity: float, seed: int) -> Wiring:
-    """Wiring of the backbone: `inputs` = 2D numbers of a query-key pair onto two motor neurons.
+def backbone_wiring(kind: str, inputs: int, units: int, sparsity: float, seed: int, motors: int = 2) -> Wiring:
+    """Wiring of the backbone: `inputs` = 2D numbers of a query-key pair onto two or more motor neurons.
 
     Example:
         >>> backbone_wiring("ncp", inputs=32, units=default_backbone_units(64), sparsity=0.5, seed=1)
@@ -75,15 +75,15 @@ def backbone_wiring(kind: str, inputs: int, units: int, sparsity: float, seed: i
     kind = WiringKind(kind)
     check_size(inputs, units)
     if kind is WiringKind.MLP:
-        return _mlp(inputs, units, sparsity, seed)
+        return _mlp(inputs, units, motors, sparsity, seed)
     import ncps.wirings  # keeps `import nacre` light
 
     if kind is WiringKind.NCP:
-        source: Any = _ncp(units, 2, sparsity, seed)
+        source: Any = _ncp(units, motors, sparsity, seed)
     elif kind is WiringKind.DENSE:
-        source = ncps.wirings.FullyConnected(units, 2, erev_init_seed=seed)
+        source = ncps.wirings.FullyConnected(units, motors, erev_init_seed=seed)
     else:
-        source = ncps.wirings.Random(units, 2, sparsity_level=sparsity, random_seed=seed)
+        source = ncps.wirings.Random(units, motors, sparsity_level=sparsity, random_seed=seed)
     built = Wiring.from_ncps(source, inputs)
     feeds = built.input_adjacency
     if kind is WiringKind.RANDOM:
@@ -104,14 +104,14 @@ def _ncp(units: int, outputs: int, sparsity: float, seed: int) -> Any:  # noqa: 
     return NCP(inter, command, outputs, fan[inter], fan[command], recurrent, fan[command], seed=seed)
 
 
-def _mlp(inputs: int, units: int, sparsity: float, seed: int) -> Wiring:
-    hidden = units - 2
+def _mlp(inputs: int, units: int, motors: int, sparsity: float, seed: int) -> Wiring:
+    hidden = units - motors
     rng = np.random.default_rng(seed)
     feeds, adjacency = np.zeros((inputs, units)), np.zeros((units, units))
     # Motor neurons first, as in ncps.
-    feeds[:, 2:] = _random_layer(rng, inputs, hidden, 1.0 - sparsity)
-    adjacency[2:, :2] = _random_layer(rng, hidden, 2, 1.0 - sparsity)
-    return Wiring(adjacency, feeds, ("motor",) * 2 + ("inter",) * hidden, WiringKind.MLP)
+    feeds[:, motors:] = _random_layer(rng, inputs, hidden, 1.0 - sparsity)
+    adjacency[motors:, :motors] = _random_layer(rng, hidden, motors, 1.0 - sparsity)
+    return Wiring(adjacency, feeds, ("motor",) * motors + ("inter",) * hidden, WiringKind.MLP)
 
 
 def _random_layer(rng: np.random.Generator, rows: int, columns: int, density: float) -> np.ndarray:

@@ -90,6 +90,14 @@ _JENA = SourceFile(
 _JENA_2020 = SourceFile(
     "weather.csv", "weather_jena2020", "sha256:34ee981d07313e51da2a50bb600072c8ae4a69cb4b0651f4cb93a069d7a2ba63"
 )
+_PHYSIONET_2012 = tuple(
+    SourceFile(name, "physionet2012", None, f"https://physionet.org/files/challenge-2012/1.0.0/{file}")
+    for part in "abc"
+    for name, file in (
+        (f"set-{part}.tar", f"set-{part}.tar.gz"),
+        (f"Outcomes-{part}.txt", f"Outcomes-{part}.txt"),
+    )
+)
 
 CATALOG: dict[str, CatalogEntry] = {
     "event-mnist": CatalogEntry(
@@ -117,6 +125,11 @@ CATALOG: dict[str, CatalogEntry] = {
             Form("official 2009-2016", (_JENA,)),
             Form("stand-in: the year 2020 of the same station", (_JENA_2020,)),
         ),
+    ),
+    "physionet2012": CatalogEntry(
+        "mortality in hospital, from 48 hours in intensive care",
+        "physionet2012:load_physionet2012",
+        (Form("official, sets a, b and c", _PHYSIONET_2012),),
     ),
     "carracing": CatalogEntry(
         "recorded drives in CarRacing, see `nacre drive collect`", "carracing:load_carracing", recorded=True

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre._util.checks import choice
-from nacre.data.dataset import UNSCORED, Dataset, Kind
+from nacre.data.dataset import UNSCORED, Dataset, Kind, check_labels
+from nacre.data.missing import Missing
+from nacre.data.tables.gaps import settle, spread_static, unscored
+from nacre.data.tables.none import close_gaps, none_as_nan
 from nacre.data.tables.targets import classes_of
 
 Ragged = np.ndarray | Tensor | Sequence[Any]  # [n, ...], or n items of different lengths
@@ -27,6 +30,8 @@ def from_arrays(
     kind: str | None = None,
     name: str = "arrays",
     features: Sequence[str] | None = None,
+    missing: str = "error",
+    static: Sequence[str] = (),
 ) -> Dataset:
     """Make a data set of n sequences, which may differ in length.
 
@@ -47,9 +52,12 @@ def from_arrays(
         time: [n, T] stamps or n items [T_i] that never go back within a sequence; None counts steps 0, 1, 2, ...
         group: [n] labels of what must not be split between training and test, such as persons; None makes each
             sequence a group of its own.
-        kind: One of `nacre.data.Kind`, without forecasting.
+        kind: One of `nacre.data.Kind`, without forecasting. "multi-label" asks for several 0 or 1 [n, D].
         name: Short name, part of file names.
         features: F names; None calls them x0, x1, ...
+        missing: What is done about NaN and None in x: "error", "flags", "last" or "events", as
+            `nacre.data.Missing` says. Unless it is "error", answers that are NaN or None are not scored.
+        static: Names of features that never change within a sequence, such as an age.
 
     Raises:
         ValueError: If shapes do not fit, or numbers are missing or not finite.
@@ -61,34 +69,64 @@ def from_arrays(
     """
     if not name or "/" in name or "\\" in name:
         raise ValueError(f"name must be fit for a file name, got {name!r}")
-    sequences = [_two_dimensional(item, number) for number, item in enumerate(_items("x", x))]
+    choice("missing", missing, Missing)
+    policy = Missing(missing)
+    gaps = policy is not Missing.ERROR
+    sequences = [_two_dimensional(item, number) for number, item in enumerate(_items("x", x, gaps))]
     if not sequences:
         raise ValueError("x must hold at least one sequence, got none")
     lengths = np.array([len(item) for item in sequences], np.int64)
-    values = _joined("x", sequences, lengths, np.float32)  # [N, F]
-    found, answers, notes = _answers(y, lengths, kind)
-    answers, classes = _classes(answers, found) if found.has_classes else (_finite(answers), ())
+    values = _joined("x", sequences, lengths, np.float32, gaps)  # [N, F]
+    known, unknown = close_gaps(y) if gaps else (y, None)
+    found, answers, notes = _answers(known, lengths, kind)
+    answers, classes = _classes(answers, found, unknown) if found.has_classes else (_finite(answers), ())
     codes, groups = _groups(group, len(lengths))
-    return Dataset(
+    names = _names(features, values.shape[1])
+    start = np.cumsum(lengths) - lengths
+    places = _static(values, start, lengths, names, static)
+    y_all = torch.from_numpy(answers)
+    data = Dataset(
         name=name,
         kind=found,
         values=torch.from_numpy(values),
         time=torch.from_numpy(_stamps(time, lengths)),
-        start=torch.from_numpy(np.cumsum(lengths) - lengths),
+        start=torch.from_numpy(start),
         length=torch.from_numpy(lengths),
-        y=torch.from_numpy(answers),
+        y=y_all if unknown is None else unscored(y_all, unknown.reshape(answers.shape)),
         group=torch.from_numpy(codes),
         groups=groups,
-        features=_names(features, values.shape[1]),
+        features=names,
+        static=places,
         classes=classes,
         targets=() if found.has_classes else _numbered("y", answers.shape[1]),
         form="your own",
         notes=notes,
     )
+    return settle(check_labels(data), policy)
 
 
-def _items(argument: str, value: Ragged) -> list[NDArray]:
-    """The items of an array, a tensor or a list, each as an array."""
+def _static(
+    values: NDArray, start: NDArray, lengths: NDArray, names: tuple[str, ...], static: Sequence[str]
+) -> tuple[int, ...]:
+    """Places of the static features, which are the same in all rows of a sequence afterwards."""
+    if isinstance(static, str):
+        raise ValueError(f"static must be a list of names, got {static!r}; write [{static!r}]")
+    for name in static:
+        choice("static", name, names)
+    places = tuple(names.index(name) for name in static)
+    changed = spread_static(values, start, places)
+    if changed is not None:
+        row, column = changed
+        number, step = _place(row, lengths)
+        raise ValueError(
+            f"static: {names[column]!r} changes within sequence {number}, to {values[row, column]} at step "
+            f"{step}; leave it out of static"
+        )
+    return places
+
+
+def _items(argument: str, value: Ragged, gaps: bool = False) -> list[NDArray]:
+    """The items of an array, a tensor or a list, each as an array; None is NaN where there may be gaps."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray | Tensor):
         if not hasattr(value, "__array__"):  # a pandas column has it
             raise ValueError(f"{argument} must be an array, a tensor or a list, got {type(value).__name__}")
@@ -97,7 +135,7 @@ def _items(argument: str, value: Ragged) -> list[NDArray]:
         value = value.tolist()  # of sequences that differ in length, or of text
     if isinstance(value, np.ndarray | Tensor):
         try:
-            whole = _array(value)
+            whole = _array(value, gaps)
         except ValueError as error:
             raise ValueError(f"{argument} {error}") from None
         if whole.ndim == 0:
@@ -106,13 +144,13 @@ def _items(argument: str, value: Ragged) -> list[NDArray]:
     items = []
     for number, item in enumerate(value):
         try:
-            items.append(_array(item))
+            items.append(_array(item, gaps))
         except ValueError as error:
             raise ValueError(f"{argument}: item {number} {error}") from None
     return items
 
 
-def _array(value: object) -> NDArray:
+def _array(value: object, gaps: bool = False) -> NDArray:
     if isinstance(value, Tensor):
         try:
             dense = value.detach().to_dense().cpu()
@@ -128,10 +166,13 @@ def _array(value: object) -> NDArray:
             array = np.asarray(array.tolist())
     except ValueError as error:
         raise ValueError(f"is not an array of one shape: {error}") from None
+    if array.dtype == object and gaps:
+        array = none_as_nan(array)
     if array.dtype == object:
         odd = next((item for item in np.ravel(array) if not np.isscalar(item)), 0)
         wrong = "an integer beyond 64 bits" if odd == 0 else "None" if odd is None else f"a {type(odd).__name__}"
-        raise ValueError(f"holds {wrong}, wanted are numbers or text")
+        hint = "; say missing='flags' if it was not observed" if odd is None else ""
+        raise ValueError(f"holds {wrong}, wanted are numbers or text{hint}")
     return array
 
 
@@ -146,8 +187,11 @@ def _two_dimensional(item: NDArray, number: int) -> NDArray:
     return item
 
 
-def _joined(argument: str, items: list[NDArray], lengths: NDArray, dtype: type) -> NDArray:
-    """[N, ...] numbers of all sequences, concatenated; refuse those that do not fit or are not finite."""
+def _joined(argument: str, items: list[NDArray], lengths: NDArray, dtype: type, gaps: bool = False) -> NDArray:
+    """[N, ...] numbers of all sequences, concatenated; refuse those that do not fit or are not finite.
+
+    NaN is not refused where there may be gaps.
+    """
     if len(items) != len(lengths):
         raise ValueError(f"{argument} must hold {len(lengths):,} items, one for each sequence, got {len(items):,}")
     for number, (item, length) in enumerate(zip(items, lengths, strict=True)):
@@ -158,13 +202,14 @@ def _joined(argument: str, items: list[NDArray], lengths: NDArray, dtype: type) 
             raise ValueError(f"{argument} must have shape {wanted} for sequence {number}, got {item.shape}")
     with np.errstate(over="ignore"):
         joined = np.concatenate(items).astype(dtype)
-    lost = ~np.isfinite(joined).reshape(len(joined), -1).all(1)
+    lost = (np.isinf(joined) if gaps else ~np.isfinite(joined)).reshape(len(joined), -1).any(1)
     if lost.any():
         number, step = _place(int(lost.argmax()), lengths)
         raise ValueError(
             f"{argument} must be finite, got {items[number][step]} in sequence {number}, step {step}; "
-            "fill missing numbers, or leave the step out"
+            + ("fill missing numbers, or say missing='flags'" if argument == "x" else "leave the step out")
         )
+    joined[np.isnan(joined)] = np.nan  # one NaN is as good as another
     return joined
 
 
@@ -238,12 +283,16 @@ def _named_kind(kind: str | None, items: list[NDArray], each_step: bool) -> tupl
     return found, answers if found.has_classes or answers.ndim > 1 else answers[:, None], notes
 
 
-def _classes(labels: NDArray, kind: Kind) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Classes and their names; steps of class -100 keep it."""
+def _classes(
+    labels: NDArray, kind: Kind, unknown: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Classes and their names; steps of class -100 keep it, and what is unknown gets it."""
     if labels.dtype.kind == "f" and not (labels == np.rint(labels)).all():
         odd = labels[(labels != np.rint(labels)).argmax()]
         raise ValueError(f"y must hold text, bools or whole numbers in {kind}, got {odd}")
     asked = labels != UNSCORED if kind.each_step and labels.dtype.kind in "iuf" else np.ones(len(labels), bool)
+    if unknown is not None:
+        asked &= ~unknown
     classes = np.full(len(labels), UNSCORED, np.int64)
     classes[asked], names = classes_of(labels[asked])
     if len(names) < 2:

@@ -12,9 +12,10 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 _SEPARATORS = (",", ";", "\t")
 _EXCEL = re.compile(r"sep=(.)\r?\n")  # a first line by which Excel says what separates cells
 _COMMA = re.compile(r"[-+]?\d+,\d+")
+_MAY_MISS = ("features", "target", "value")  # roles of cells that may be missing, if the table may have gaps
+_BLANK = "leave the cell empty if nothing was observed, or drop the row"
+_WAYS = ", or say missing='flags' (or 'last' or 'events') if it was not observed"
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+_MISSING = ("", "NaN", "nan", "NA", "N/A", "null", "None")  # how programs write that a value is missing
 _LONGEST_SHOWN = 60  # characters of a cell in a message
 _LONGEST_NAME = 1000  # characters of a column's name
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets put it before UTF-8
@@ -39,15 +45,17 @@ class Table:
     """A CSV file, one row for each line that is not blank."""
 
     path: Path
-    frame: pd.DataFrame  # empty cells are missing; "NA" and "None" are text
+    frame: pd.DataFrame  # empty cells are missing; "NA" and "None" are text unless `gaps`
     separator: str
     decimal: str
-    sha256: str  # checksum of the file
+    sha256: str  # checksum of the file; empty if there is none
+    gaps: bool = False  # whether cells of features and targets may be missing
+    origin: NDArray[np.int64] | None = None  # row of the file that each row comes from, if not the same
 
     def require(self, argument: str, name: str) -> None:
         """Refuse a column that the file does not have."""
         if name not in self.frame.columns:
-            _require(self.path, list(self.frame.columns), argument, name)
+            require_column(self.path, list(self.frame.columns), argument, name)
 
     def cells(self, name: str) -> pd.Series:
         """A column, not converted."""
@@ -58,6 +66,8 @@ class Table:
         values = self.maybe_numbers(name)
         with np.errstate(over="ignore"):
             lost = ~np.isfinite(values.astype(np.float32))
+        if self.gaps and role in _MAY_MISS and lost.any():
+            lost &= self.cells(name).notna().to_numpy()
         if lost.any():
             raise self.bad_cells(name, lost, "a finite number", role)
         return values
@@ -84,6 +94,12 @@ class Table:
             return False
         filled = cells.notna().to_numpy()
         return bool(np.isnan(self.maybe_numbers(name)[filled]).sum() * 2 > filled.sum())
+
+    def is_dates(self, name: str) -> bool:
+        """Whether a column of a frame holds dates already."""
+        import pandas as pd
+
+        return pd.api.types.is_datetime64_any_dtype(self.cells(name).dtype)
 
     def refuse_commas(self, name: str, role: str) -> None:
         """Refuse a column of text if most of it looks like numbers with a decimal comma."""
@@ -116,24 +132,39 @@ class Table:
         if self.decimal == "." and _COMMA.fullmatch(str(cell).strip()):
             fix = "if this is a decimal comma, say decimal=','"
         elif role == "features":
-            fix = "fill the cell or drop the row, or leave the column out (features=...)"
+            fix = _BLANK if self.gaps else "fill the cell or drop the row"
+            fix += _WAYS if pd.isna(cell) else ""
+            fix += ", or leave the column out (features=...)"
             if self.is_text(name):
                 fix += f", or say that it holds names (categories=[{name!r}])"
         else:
-            fix = "fill the cell or drop the row"
-        return ValueError(f"{self.path}, line {self.line(row):,}: column {name!r} {got}; {fix}")
+            may_miss = role in _MAY_MISS
+            fix = _BLANK if may_miss and self.gaps else "fill the cell or drop the row"
+            fix += _WAYS if may_miss and pd.isna(cell) else ""
+        return ValueError(f"{self.place(row)}: column {name!r} {got}; {fix}")
 
-    def line(self, row: int) -> int:
+    def place(self, row: int) -> str:
+        """File and line of a row, for messages; of a frame, the number of the row."""
+        row = row if self.origin is None else int(self.origin[row])
+        return f"{self.path}, line {self._line(row):,}" if self.sha256 else f"{self.path}, row {row:,}"
+
+    def _line(self, row: int) -> int:
         """Line of the file, counted from 1, on which a row begins. Reads the file again: for errors only."""
         return _record(_contents(self.path)[0].decode("utf-8-sig"), self.separator, row + 1)[0]
 
 
 def read_table(
-    path: str | os.PathLike[str], group: str | None, categories: Sequence[str] = (), decimal: str = "."
+    path: str | os.PathLike[str],
+    group: str | None,
+    texts: Mapping[str, str] = NO_TEXTS,
+    decimal: str = ".",
+    gaps: bool = False,
+    labels: Sequence[str] = (),
 ) -> Table:
     """Read a CSV file: UTF-8, with a header; separated by commas, semicolons or tabs; `.gz` is unpacked.
 
-    The columns `group` and `categories` stay text, so that "007" keeps its zeros.
+    The columns `group` and `texts`, whose roles it says, stay text, so that "007" keeps its zeros. Empty cells are
+    missing and, where there may be gaps, "NaN", "NA", "N/A", "null" and "None", but in `labels` and in text.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -150,10 +181,11 @@ def read_table(
             f"{path}: decimal and separator are both {decimal!r}; quote the numbers, or use semicolons"
         )
     header = _header(path, text, separator)
-    texts = dict.fromkeys(categories, "categories") | ({} if group is None else {group: "group"})
+    texts = {**texts} | ({} if group is None else {group: "group"})
     for name, role in texts.items():
-        _require(path, header, role, name)
+        require_column(path, header, role, name)
     skipped = 1 if _EXCEL.match(text) else 0
+    named = {name: list(_MISSING) for name in header if name not in texts and name not in labels}
     del text  # as large as the file
     try:
         with warnings.catch_warnings():
@@ -168,7 +200,7 @@ def read_table(
                 index_col=False,
                 dtype=dict.fromkeys(texts, str),
                 keep_default_na=False,  # a class may well be called "None"
-                na_values=[""],
+                na_values=named | {name: [""] for name in header if name not in named} if gaps else [""],
                 skipinitialspace=True,
                 low_memory=False,  # one type a column
             )
@@ -180,7 +212,7 @@ def read_table(
         ) from None
     if frame.empty:
         raise ValueError(f"{path} holds a header but no rows")
-    return Table(path, frame, separator, decimal, sha256)
+    return Table(path, frame, separator, decimal, sha256, gaps)
 
 
 def _float(cell: object) -> float:
@@ -267,7 +299,8 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
         begin = reader.line_num + before
 
 
-def _require(path: Path, columns: list[str], argument: str, name: str) -> None:
+def require_column(path: Path, columns: list[str], argument: str, name: str) -> None:
+    """Refuse a column that is not among those of a table."""
     if name not in columns:
         listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
         hint = did_you_mean(name, columns) or "."

@@ -4,10 +4,12 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from numpy.typing import NDArray
+
 from nacre.data.tables.cells import Table, read_table
 from nacre.data.tables.csv_dataset import read_csv_task
 from nacre.data.tables.reading import Duplicates, Reading, vocabulary
-from nacre.data.tables.roles import check_target, choose_features, choose_kind, target_cells
+from nacre.data.tables.roles import check_target, choose_features, choose_kind, target_cells, without_gaps
 from nacre.data.tables.sequences import order_rows, read_clock
 
 _T = TypeVar("_T")
@@ -35,8 +37,9 @@ def csv_problems(path: str | os.PathLike[str], options: dict[str, Any]) -> list[
     else:
         return []
     found = _Problems()
-    table = found.of(read_table, path, None, (), options.get("decimal", "."))
-    if table is not None:
+    gaps = options.get("missing", "error") != "error"
+    table = found.of(read_table, path, None, {}, options.get("decimal", "."), gaps)
+    if table is not None and not options.get("variable"):  # a long table is looked at as a whole
         found.of(_look, table, options, found)
     return found.said if first in found.said else [first, *found.said]
 
@@ -69,7 +72,7 @@ def _look(table: Table, options: dict[str, Any], found: _Problems) -> None:
 
     clock = found.of(read_clock, table, time) if time in there else None
     named = group is None or (group in there and found.of(table.filled, group, "group") is not None)
-    answers = [found.of(target_cells, table, name, kind) for name in targets if name in there]
+    answers = [found.of(_target, table, name, group if named else None, kind) for name in targets if name in there]
     inputs = table.frame.columns if features is None else [name for name in features if name in there]
     for name in inputs:
         found.of(_look_at_input, table, name, roles.get(name, ""), features is None)
@@ -89,6 +92,10 @@ def _look(table: Table, options: dict[str, Any], found: _Problems) -> None:
         if guess is not None:
             found.of(check_target, table, rows, guess[0], targets, cells)
             found.of(choose_features, table, features, guess[0], {time, group}, targets, categories)
+
+
+def _target(table: Table, name: str, group: str | None, kind: str | None) -> NDArray:
+    return target_cells(without_gaps(table, name, group)[0], name, kind)
 
 
 def _present(table: Table, role: str, name: str) -> bool:

@@ -43,6 +43,22 @@ class Columns:
         return tuple(name for names in spread for name in names)
 
     @property
+    def one_hot(self) -> tuple[int, ...]:
+        """Places of the inputs that are names of a category."""
+        plain = set(self.features) - set(self.vocabulary)
+        return tuple(place for place, name in enumerate(self.inputs) if name not in plain)
+
+    @property
+    def static_inputs(self) -> tuple[int, ...]:
+        """Places of the inputs that never change within a sequence."""
+        static, place, found = set(self.reading.static), 0, list[int]()
+        for name in self.features:
+            width = len(self.vocabulary.get(name, (name,)))
+            found += range(place, place + width) if name in static else ()
+            place += width
+        return tuple(found)
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """Names of the numbers that are asked for: the targets or, in forecasting, one for each row ahead."""
         if self.kind.has_classes:

@@ -1,23 +1,20 @@
-"""`from_csv`: a data set from a CSV file of your own, one row for each observation."""
+"""`from_csv` and `from_frame`: a data set from a table of your own, one row for each observation."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from nacre._util.checks import choice, whole
-from nacre.data.dataset import Dataset, Kind
-from nacre.data.tables.cells import Table, read_table
+from nacre.data.dataset import Dataset
+from nacre.data.tables.cells import read_table
 from nacre.data.tables.columns import Columns
-from nacre.data.tables.reading import Duplicates, Reading, means, runs_of_equal, vocabulary
-from nacre.data.tables.roles import check_roles, check_target, choose_features, choose_kind, target_cells
-from nacre.data.tables.sequences import CsvRows, cut_sequences, dataset_of, feature_values, order_rows, read_clock
-from nacre.data.tables.targets import classes_of
+from nacre.data.tables.frames import table_of
+from nacre.data.tables.reading import Reading
+from nacre.data.tables.table_task import Asked, read_task
 
-FEW_GROUPS = 3  # fewer groups than this cannot be split by group, so series of steps are cut into pieces
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def from_csv(
@@ -34,6 +31,10 @@ def from_csv(
     duplicates: str = "error",
     decimal: str = ".",
     categories: Sequence[str] = (),
+    missing: str = "error",
+    static: Sequence[str] = (),
+    variable: str = "",
+    value: str = "",
 ) -> Dataset:
     """Read a CSV file: one row for each observation, groups one after the other or mixed.
 
@@ -56,6 +57,12 @@ def from_csv(
         decimal: What stands between a number's whole part and its fraction, "." or ",".
         categories: Columns that hold names, such as a machine's type. Each name becomes an input, 1 or 0; of names
             that a fold's training part lacks, its network learns nothing, and they count as unknown.
+        missing: What is done about empty cells, and about NaN, NA, N/A, null and None: "error", "flags", "last" or
+            "events", as `nacre.data.Missing` says. Unless it is "error", targets that are missing are not scored.
+        static: Inputs that never change within a group, such as an age; of a category, too.
+        variable: In a long table, which has one row for each observed value, the column that says of what. Its
+            names become the features, or those that `features` names; columns of its own are static.
+        value: In a long table, the column of values.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -69,7 +76,43 @@ def from_csv(
         classification ('pulse',) ('calm', 'tense') [2, 2]
     """
     options = kind, features, lookback, horizon, sort, duplicates, decimal, categories
-    return read_csv_task(path, time, target, group, *options)[0]
+    return read_csv_task(path, time, target, group, *options, missing, static, variable, value)[0]
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    *,
+    time: str,
+    target: str | Sequence[str],
+    group: str | None = None,
+    kind: str | None = None,
+    features: Sequence[str] | None = None,
+    lookback: int = 48,
+    horizon: int = 24,
+    sort: bool = False,
+    duplicates: str = "error",
+    categories: Sequence[str] = (),
+    missing: str = "error",
+    static: Sequence[str] = (),
+    variable: str = "",
+    value: str = "",
+    name: str = "frame",
+) -> Dataset:
+    """A data set from a frame of pandas; arguments as those of `from_csv`, and `name`, part of file names.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = [("ann", 0, "pulse", 61), ("ann", 5, "weight", 70), ("bob", 0, "pulse", 90)]
+        >>> frame = pd.DataFrame(rows, columns=["who", "hour", "what", "number"])
+        >>> frame["state"] = frame["who"].map({"ann": "calm", "bob": "tense"})
+        >>> asked = {"time": "hour", "target": "state", "group": "who", "variable": "what", "value": "number"}
+        >>> data = from_frame(frame, **asked, missing="flags")
+        >>> print(data.features, data.values.tolist())
+        ('pulse', 'weight') [[61.0, nan], [nan, 70.0], [90.0, nan]]
+    """
+    reading = Reading(sort, duplicates, ".", tuple(categories), missing, tuple(static), variable, value)
+    asked = Asked(time, target, group, kind, features, lookback, horizon, reading)
+    return read_task(table_of(frame, name, group, reading.texts, reading.gaps), asked)[0]
 
 
 def read_csv_task(
@@ -85,95 +128,16 @@ def read_csv_task(
     duplicates: str = "error",
     decimal: str = ".",
     categories: Sequence[str] = (),
+    missing: str = "error",
+    static: Sequence[str] = (),
+    variable: str = "",
+    value: str = "",
 ) -> tuple[Dataset, Columns]:
     """As `from_csv`, and how to read new files in the same way."""
-    if isinstance(categories, str):
-        raise ValueError(f"categories must be a list of columns, got {categories!r}; write [{categories!r}]")
-    reading = Reading(sort, duplicates, decimal, tuple(categories))
-    whole("lookback", lookback, 1)
-    whole("horizon", horizon, 1)
-    if kind is not None:
-        choice("kind", kind, list(Kind))
-    targets = (target,) if isinstance(target, str) else tuple(target)
-    table = read_table(path, group, reading.categories, decimal)
-    check_roles(table, time, targets, group, reading.categories)
-    clock, stamps = read_clock(table, time)
-    rows = order_rows(table, time, group, stamps, reading)
-    cells = [target_cells(table, name, kind)[rows.row] for name in targets]
-    found, notes = choose_kind(kind, targets, cells, rows)
-    check_target(table, rows, found, targets, cells)
-    inputs, left_out = choose_features(table, features, found, {time, group}, targets, reading.categories)
-
-    columns = Columns(
-        kind=found,
-        time=time,
-        target=targets,
-        group=group,
-        features=inputs,
-        classes=classes_of(cells[0])[1] if found.has_classes else (),
-        lookback=lookback,
-        horizon=horizon,
-        pieces=found.each_step and len(rows.groups) < FEW_GROUPS,
-        clock=clock,
-        step=float(np.median(rows.steps())) if len(rows.steps()) else 1.0,
-        reading=reading,
-        vocabulary={name: vocabulary(table, name) for name in reading.categories},
-    )
-    return _build(table, columns, rows, cells, notes + left_out), columns
-
-
-def _build(table: Table, columns: Columns, rows: CsvRows, cells: list[NDArray], notes: tuple[str, ...]) -> Dataset:
-    """Cut the rows into sequences with their answers."""
-    kind = columns.kind
-    values = feature_values(table, rows, columns)
-    if columns.reading.duplicates == Duplicates.MEAN:
-        rows, values, cells = _merged(table, columns, rows, values, cells)
-    if kind is Kind.FORECASTING:
-        kept, short = _long_enough(table, rows, columns.lookback + columns.horizon)
-        rows, values, notes = rows.only(kept), values[kept], notes + short
-        target = values[:, columns.inputs.index(columns.target[0])]
-        start = np.flatnonzero(rows.position <= rows.size[rows.group] - columns.lookback - columns.horizon)
-        length = np.full(len(start), columns.lookback, np.int64)
-        ahead = np.lib.stride_tricks.sliding_window_view(target, columns.horizon)  # [N - horizon + 1, horizon]
-        y = ahead[start + columns.lookback]
-    else:
-        start, length = cut_sequences(rows, columns)
-        answers = classes_of(cells[0])[0] if kind.has_classes else np.stack(cells, -1).astype(np.float32)
-        y = answers if kind.each_step else answers[rows.first]
-    if columns.pieces:
-        notes += (f"Cut {len(rows.groups)} long series into {len(start):,} pieces of {columns.lookback:,} rows.",)
-    return replace(dataset_of(table, columns, rows, values, (start, length), torch.from_numpy(y)), notes=notes)
-
-
-def _merged(
-    table: Table, columns: Columns, rows: CsvRows, values: NDArray, cells: list[NDArray]
-) -> tuple[CsvRows, NDArray, list[NDArray]]:
-    """Rows, values and targets with one row for each stamp: numbers are means, classes must agree."""
-    first = runs_of_equal(rows.group, rows.time)
-    if not columns.kind.has_classes:
-        return rows.only_at(first), means(values, first), [means(column, first) for column in cells]
-    classes = cells[0]
-    run = np.searchsorted(first, np.arange(len(classes)), side="right") - 1
-    differs = classes != classes[first[run]]
-    if differs.any():
-        here = int(differs.argmax())
-        raise ValueError(
-            f"{table.path}, line {table.line(int(rows.row[here])):,}: target {columns.target[0]!r} is "
-            f"{classes[here]!s} here and {classes[first[run[here]]]!s} in another row of the same stamp; "
-            "classes have no mean, so keep the right row, or say duplicates='keep'"
-        )
-    return rows.only_at(first), means(values, first), [classes[first]]
-
-
-def _long_enough(table: Table, rows: CsvRows, needed: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """[N] mask of the rows of groups that hold a window, and a note on the groups that do not."""
-    enough = rows.size >= needed
-    if not enough.any():
-        longest = int(rows.size.max())
-        raise ValueError(
-            f"{table.path}: lookback + horizon is {needed:,} rows, but the longest series has {longest:,}; "
-            "choose a smaller lookback or horizon"
-        )
-    short = int((~enough).sum())
-    notes = (f"Left out {short:,} of {len(enough):,} groups with fewer than {needed:,} rows.",) if short else ()
-    return enough[rows.group], notes
+    for argument, names in (("categories", categories), ("static", static)):
+        if isinstance(names, str):
+            raise ValueError(f"{argument} must be a list of columns, got {names!r}; write [{names!r}]")
+    reading = Reading(sort, duplicates, decimal, tuple(categories), missing, tuple(static), variable, value)
+    asked = Asked(time, target, group, kind, features, lookback, horizon, reading)
+    table = read_table(path, group, reading.texts, decimal, reading.gaps, asked.targets)
+    return read_task(table, asked)

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.cells import read_table
 from nacre.data.tables.columns import Columns
+from nacre.data.tables.gaps import settle
+from nacre.data.tables.long import event_rows, read_long, with_columns
 from nacre.data.tables.reading import Duplicates, means, runs_of_equal
 from nacre.data.tables.sequences import (
     CsvRows,
@@ -54,11 +56,17 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         ([[23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0]], [30.0, 31.0])
     """
     reading = columns.reading
-    table = read_table(path, columns.group, reading.categories, reading.decimal)
+    table = read_table(path, columns.group, reading.texts, reading.decimal, reading.gaps)
     stamps = stamps_by(columns.clock, table, columns.time)
+    found = None
+    if reading.variable:
+        names = tuple(name for name in columns.features if name not in reading.beside)
+        table, found = read_long(table, columns.time, columns.group, stamps, reading, names)
+        table = table if reading.is_events else with_columns(table, found)
+        stamps = stamps_by(columns.clock, table, columns.time)
     rows = order_rows(table, columns.time, columns.group, stamps, reading)
     values = feature_values(table, rows, columns)
-    if reading.duplicates == Duplicates.MEAN:
+    if reading.duplicates == Duplicates.MEAN and found is None:
         first = runs_of_equal(rows.group, rows.time)
         rows, values = rows.only_at(first), means(values, first)
     if columns.kind is Kind.FORECASTING:
@@ -70,13 +78,15 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         answers[columns.time] = table.cells(columns.time)  # aligned by the index
     else:
         answers = _labels(columns, rows.groups, np.arange(len(rows.groups)))
+    if found is not None and reading.is_events:
+        rows, values = event_rows(columns, rows, values, found)
     cut = cut_sequences(rows, columns)
     count = len(rows.row) if columns.kind.each_step else len(cut[0])
     if columns.kind.has_classes:
         y = torch.full((count,), UNSCORED)
     else:
         y = torch.full((count, len(columns.targets)), float("nan"))
-    return dataset_of(table, columns, rows, values, cut, y), answers
+    return settle(dataset_of(table, columns, rows, values, cut, y), reading.policy, known=False), answers
 
 
 def _labels(columns: Columns, groups: tuple[str, ...], group: NDArray[np.int64]) -> pd.DataFrame:

@@ -3,16 +3,18 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nacre.data.dataset import Kind
 from nacre.data.tables.cells import Table
+from nacre.data.tables.reading import Reading
 from nacre.data.tables.sequences import CsvRows
 from nacre.data.tables.targets import infer_kind, is_text, is_whole
 
-_EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION)  # one answer for each group
+_EACH_GROUP = (Kind.CLASSIFICATION, Kind.REGRESSION, Kind.MULTI_LABEL)  # one answer for each group
 _log = logging.getLogger("nacre")
 
 
@@ -30,6 +32,14 @@ def check_roles(
         raise ValueError(f"time, target, group and categories must be different columns, got {twice!r} twice")
 
 
+def check_static(table: Table, time: str, targets: tuple[str, ...], group: str | None, reading: Reading) -> None:
+    """Refuse static columns that are not there, or have a role that is not static."""
+    for name in reading.static:
+        table.require("static", name)
+        if name in (time, group, *targets):
+            raise ValueError(f"static: {name!r} cannot be the time, the group or the target")
+
+
 def target_cells(table: Table, name: str, kind: str | None) -> NDArray:
     """[N] cells of a target in the file's order: text, bool, or float64."""
     cells = table.filled(name, "target")
@@ -43,6 +53,21 @@ def target_cells(table: Table, name: str, kind: str | None) -> NDArray:
             table.refuse_commas(name, "target")
         return cells.astype(str).to_numpy(object)
     return table.numbers(name, "target")
+
+
+def without_gaps(table: Table, name: str, group: str | None) -> tuple[Table, NDArray[np.bool_]]:
+    """The table with known answers, of their group if it has one, in the empty cells of a target, and these."""
+    cells = table.cells(name)
+    known = cells.notna().to_numpy()
+    if not table.gaps or known.all():
+        return table, np.zeros(len(cells), bool)
+    if not known.any():
+        raise ValueError(f"{table.path}: target {name!r} is missing everywhere, so there is nothing to learn")
+    filled = cells
+    if group is not None:
+        filled = cells.where(known, cells.groupby(table.cells(group), sort=False).transform("first"))
+    filled = filled.where(filled.notna(), cells.iloc[int(known.argmax())]).infer_objects()
+    return replace(table, frame=table.frame.assign(**{name: filled})), ~known
 
 
 def choose_kind(
@@ -65,7 +90,7 @@ def choose_kind(
 
 def check_target(table: Table, rows: CsvRows, kind: Kind, targets: tuple[str, ...], cells: list[NDArray]) -> None:
     """Refuse a target that does not fit the kind."""
-    if len(targets) > 1 and kind not in (Kind.REGRESSION, Kind.STEP_REGRESSION):
+    if len(targets) > 1 and kind not in (Kind.REGRESSION, Kind.STEP_REGRESSION, Kind.MULTI_LABEL):
         raise ValueError(f"target: {kind} predicts one column, got {', '.join(map(repr, targets))}")
     each_group = kind in _EACH_GROUP
     if each_group and len(rows.groups) < 2:
@@ -83,10 +108,13 @@ def check_target(table: Table, rows: CsvRows, kind: Kind, targets: tuple[str, ..
         if each_group and changed.any():
             here = int(changed.argmax())
             raise ValueError(
-                f"{table.path}, line {table.line(int(rows.row[here])):,}: target {name!r} changes within group "
-                f"{rows.groups[rows.group[here]]!r}; {kind} needs one value for each group, "
-                f"choose 'step-{kind}' for one for each row"
+                f"{table.place(int(rows.row[here]))}: target {name!r} changes within group "
+                f"{rows.groups[rows.group[here]]!r}; {kind} needs one value for each group"
+                + ("" if kind is Kind.MULTI_LABEL else f", choose 'step-{kind}' for one for each row")
             )
+        if kind is Kind.MULTI_LABEL and not np.isin(column, (0, 1)).all():
+            odd = int((~np.isin(column, (0, 1))).argmax())
+            raise table.bad_cell(name, int(rows.row[odd]), "0 or 1", "target")
 
 
 def choose_features(
@@ -96,6 +124,7 @@ def choose_features(
     not_inputs: set[str | None],
     targets: tuple[str, ...],
     categories: tuple[str, ...],
+    static: tuple[str, ...] = (),
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the inputs, and notes about what was left out."""
     forecasting = kind is Kind.FORECASTING
@@ -122,7 +151,7 @@ def choose_features(
         without = set(left_out) - set(targets)
         names = [name for name in candidates if name not in without]
     known = set(names)
-    names += [name for name in categories if name not in known]
+    names += [name for name in dict.fromkeys((*categories, *static)) if name not in known]
     if forecasting and targets[0] not in names:
         names.append(targets[0])
     if not names:

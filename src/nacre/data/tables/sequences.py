@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.missing import Missing
 from nacre.data.tables.cells import Table
 from nacre.data.tables.columns import Clock, Columns
+from nacre.data.tables.gaps import spread_static
 from nacre.data.tables.reading import Duplicates, Reading, one_hot
 
 if TYPE_CHECKING:
@@ -100,9 +102,9 @@ def _out_of_order(table: Table, time: str, group: str | None, rows: CsvRows, lat
     fix = equal if same else f"sort the rows by {time!r}, or say sort=True (sort = true in a recipe)"
     where = "" if group is None else f" in group {rows.groups[rows.group[here]]!r}"
     other = ", or name the column that tells the series apart (group=...)" if group is None else ""
-    line = table.line(int(rows.row[here]))
     others = f" ({more:,} more row{'s' if more > 1 else ''} like that)" if more else ""
-    return ValueError(f"{table.path}, line {line:,}: time {time!r} {happened}{where}; {fix}{other}{others}")
+    place = table.place(int(rows.row[here]))
+    return ValueError(f"{place}: time {time!r} {happened}{where}; {fix}{other}{others}")
 
 
 def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
@@ -112,6 +114,9 @@ def read_clock(table: Table, time: str) -> tuple[Clock, NDArray[np.float64]]:
     or in February, the file is refused.
     """
     table.require("time", time)
+    if table.is_dates(time):
+        clock = Clock(_origin(table.cells(time), str(table.cells(time).iloc[0])))
+        return clock, stamps_by(clock, table, time)
     if not table.is_text(time):
         return Clock(), table.numbers(time, "time")
     example = str(table.cells(time).iloc[0])
@@ -139,7 +144,7 @@ def stamps_by(clock: Clock, table: Table, time: str) -> NDArray[np.float64]:
     table.require("time", time)
     if clock.origin is None:
         return table.numbers(time, "time")
-    if not table.is_text(time):
+    if not (table.is_dates(time) or table.is_text(time)):
         raise ValueError(f"{table.path}: time {time!r} holds numbers; dates were wanted, as in {clock.origin}")
     table.filled(time, "time")
     dates = _dates(table, time, clock.form)
@@ -165,6 +170,8 @@ def _dates(table: Table, time: str, form: str) -> pd.Series:
     """[N] dates in UTC, NaT where a cell does not have this format."""
     import pandas as pd
 
+    if table.is_dates(time):
+        return pd.to_datetime(table.cells(time), utc=True)
     return pd.to_datetime(table.cells(time).astype(str), format=form, errors="coerce", utc=True)
 
 
@@ -197,11 +204,25 @@ def feature_values(table: Table, rows: CsvRows, columns: Columns) -> NDArray[np.
     values = np.empty((len(rows.row), len(columns.inputs)), np.float32)
     place = 0
     for name in columns.features:
+        if table.gaps and columns.reading.is_events and name not in columns.reading.static:
+            values[:, place], place = np.nan, place + 1  # a variable, which is no column
+            continue
         table.require("features", name)
         known = columns.vocabulary.get(name)
         block = table.numbers(name)[:, None] if known is None else one_hot(table, name, known)
         values[:, place : place + block.shape[1]] = block[rows.row]
         place += block.shape[1]
+    static = columns.static_inputs
+    changed = spread_static(values, rows.first, static)
+    if changed is not None:
+        row, column = changed
+        raise ValueError(
+            f"{table.place(int(rows.row[row]))}: static: {columns.inputs[column]!r} changes within group "
+            f"{rows.groups[rows.group[row]]!r}; leave it out of static"
+        )
+    hot = list(columns.one_hot)
+    if hot and table.gaps:
+        values[:, hot] = np.nan_to_num(values[:, hot])  # a name that is missing is like no name
     return values
 
 
@@ -225,7 +246,7 @@ def dataset_of(
 ) -> Dataset:
     """The data set of a file, for training and for prediction; `cut` is that of `cut_sequences`."""
     start, length = cut
-    inputs, plain = columns.inputs, set(columns.features)
+    inputs = columns.inputs
     forecast = columns.kind is Kind.FORECASTING
     return Dataset(
         name=table.path.name.removesuffix(".gz").removesuffix(".csv"),
@@ -238,11 +259,13 @@ def dataset_of(
         group=torch.from_numpy(rows.group[start]),
         groups=rows.groups,
         features=inputs,
-        one_hot=tuple(i for i, name in enumerate(inputs) if name not in plain),
+        one_hot=columns.one_hot,
+        static=columns.static_inputs,
+        missing=Missing.EVENTS if columns.reading.is_events else Missing.ERROR,
         classes=columns.classes,
         targets=columns.targets,
         target_column=inputs.index(columns.target[0]) if forecast else None,
         time_unit="" if columns.clock.origin is None else "seconds",
         form="your own",
-        files={table.path.name: table.sha256},
+        files={table.path.name: table.sha256} if table.sha256 else {},
     )

@@ -51,7 +51,8 @@ def gate_by_label(
 
     Args:
         recording: Made by `record` or `record_run`.
-        gate: "phi", "omega", "logits", "keys" (the effective number of keys), and "t" or "match" if there are any.
+        gate: "phi", "omega", "logits", "keys" (the effective number of keys), and "t", "match" or "effect" if
+            there are any.
         what: "truth" for the true answers, "answer" for those of the model.
         output: For numbers, the name of the one that is cut into thirds; None for the first.
         layer: Name of the layer; None for the only one.

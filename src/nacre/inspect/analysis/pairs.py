@@ -21,7 +21,7 @@ from nacre.inspect.recording.recording import LayerRecording, Recording
 from nacre.layer.pairs import Gates
 from nacre.layer.trace import Observer, Scene, states_by_group
 
-GATES = ("phi", "omega", "logits")
+GATES = ("phi", "omega", "logits", "effect")  # the last one only with inhibition
 _AT_ONCE = 32  # moments of a drive
 
 
@@ -30,7 +30,7 @@ class Pairs:
     """Pairs of one head, step by step, in each step by the key's position. C columns."""
 
     elapsed: NDArray[np.float64]  # [n] time from key to query, negative for later keys
-    states: NDArray[np.float64]  # [n, C] neurons by group as in `OF_CIRCUIT`, then `GATES`
+    states: NDArray[np.float64]  # [n, C] neurons by group as in `OF_CIRCUIT`, then those of `GATES` that there are
     lengths: NDArray[np.int64]  # [steps] how many pairs each step has
     sample: NDArray[np.int64]  # [steps] which sample it is of
 
@@ -112,7 +112,7 @@ class _Collector:
         row, step = flat[on] // scene.queries.length, flat[on] % scene.queries.length
         groups = {"clock": gates.clock, **states_by_group(neurons, scene.wiring, gates.phi)}
         columns = [x[:, on] for name in OF_CIRCUIT if (x := groups[name]) is not None]
-        columns += [getattr(gates, name)[:, on].unsqueeze(-1) for name in GATES]
+        columns += [x[:, on].unsqueeze(-1) for name in GATES if (x := getattr(gates, name)) is not None]
         states = torch.cat([x.double() for x in columns], -1)  # [H, C, K, columns]
         for head, parts in enumerate(self._parts):
             index, valid = (x[row, head, step] for x in (scene.index, scene.valid))  # [C, K]

@@ -38,7 +38,8 @@ class TimeTuning:
     Attributes:
         layer: Name of the layer.
         unit: Of time: that of the stamps, empty if not known, or "steps" if there were none.
-        columns: [C] "clock 3" and so on for neurons of the circuit, then "phi", "omega" and "logits".
+        columns: [C] "clock 3" and so on for neurons of the circuit, then "phi", "omega", "logits"
+            and, with inhibition, "effect".
         clock_scales: Scales of the clock: neurons are cosines, then sines, of elapsed time divided by them.
         elapsed: [L] mean time from key to query in each bin, ascending; negative for keys later than the query.
         counts: [H, L] pairs in each bin.
@@ -155,7 +156,8 @@ def time_tuning(
     edges = edges_of(everything, max(2, min(bins, len(everything) // len(heads) // _FEWEST)))
     if not len(edges):
         raise TooFewLabels(f"all {len(everything)} pairs have the same elapsed time; record longer samples")
-    columns = (*(f"{group} {i}" for group in OF_CIRCUIT for i in range(chosen.sizes[group])), *GATES)
+    gates = (gate for gate in GATES if gate in chosen.gates)
+    columns = (*(f"{group} {i}" for group in OF_CIRCUIT for i in range(chosen.sizes[group])), *gates)
     found = [_head(head, edges, columns, permutations, seed) for head in heads]  # flips are those of all heads
     fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
     runs = int(fields.pop("runs").min())

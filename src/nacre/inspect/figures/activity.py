@@ -10,6 +10,7 @@ from nacre.inspect.figures import panels, style
 from nacre.inspect.figures.answer import answer_height, draw_answer, over_outputs
 from nacre.inspect.recording.layer_writer import OF_CIRCUIT
 from nacre.inspect.recording.recording import LayerRecording, Recording
+from nacre.layer.trace import MOTORS
 
 THIN = 24  # single neurons that are lines; more are a heat map
 _CALM = 400  # moments up to which a line is bold
@@ -86,7 +87,7 @@ def _draw_thin(ax: Axes, times: NDArray, rows: NDArray, group: str, asked: NDArr
         ax.fill_between(times, low, high, color="#e9e9e9", linewidth=0, zorder=1.2)
     lines = ax.plot(times[keep], rows[keep, 2], color=style.PALE, linewidth=0.7, marker=few, zorder=1.5)
     if group == "motor":
-        for line, gate, dash in zip(lines, ("phi", "omega"), ("-", "--"), strict=False):
+        for line, gate, dash in zip(lines, MOTORS, ("-", "--", ":"), strict=False):
             line.set(color=style.DARK, linestyle=dash, linewidth=0.9, label=f"neuron of {style.GATES[gate][0]}")
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nacre.inspect.analysis.strengths import head_weights
 from nacre.inspect.figures import style
 from nacre.inspect.recording.recording import LayerRecording, Recording
-from nacre.layer.trace import BACKBONE
+from nacre.layer.trace import BACKBONE, MOTORS
 
 DRAWN = 320  # synapses
 _TALL = 36  # neurons one above the other
@@ -185,7 +185,7 @@ def _label(ax: Axes, layer: LayerRecording, place: dict[str, NDArray], sample: i
         x, y = place[group][:, 0].min() - 0.09, place[group][:, 1].mean()
         ax.text(x, y, group, ha="right", va="center", rotation=90, fontsize=style.TEXT)
     gates = dict(zip(layer.gates, np.asarray(layer.array("gates")[sample, step, head], float), strict=True))
-    for (x, y), gate in zip(place["motor"], ("phi", "omega"), strict=True):
+    for (x, y), gate in zip(place["motor"], MOTORS, strict=False):
         sign, words = style.GATES[gate]
         ax.text(x + 0.11, y, f"{sign} = {gates[gate]:.2f}\n{words}", va="center", fontsize=style.TEXT)
 

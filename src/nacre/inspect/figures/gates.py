@@ -18,12 +18,13 @@ _WORDS = {
     "omega": "ω is the rate at which a goes there",
     "t": "the internal time t, from 0 to 1, says how far it has come",
     "match": "match is what query and key add to the target directly",
+    "effect": "the effect s multiplies the value: below 0, it inhibits",
     "keys": "the effective number of keys is 1 if all attention is on one key, and n if it is even on n keys",
 }
 
 
 def draw_gates(recording: Recording, layer: str | None, sample: int) -> Figure:
-    """Draw phi, omega, t, match (those that there are), the logit and the effective number of keys over time.
+    """Draw phi, omega, t, match, effect (those that there are), logit and effective number of keys over time.
 
     All are means over the attended keys, by attention weight. Heads are lines, or rows of colours if there are
     more than six.

@@ -44,6 +44,7 @@ GATES = {  # sign, and what it is in words
     "omega": ("ω", "decay rate"),
     "t": ("t", "internal time"),
     "match": ("match", "query to key"),
+    "effect": ("s", "effect of the value"),
     "logits": ("a", "attention logit"),
     "keys": ("keys", "effective number"),
 }

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nacre._util.plotting import COLOURS, DASHES
+from nacre.inspect.analysis.pairs import GATES
 from nacre.inspect.analysis.time_tuning import TimeTuning
 from nacre.inspect.figures import panels, style
 from nacre.inspect.figures.dots import dot_groups, draw_dots
@@ -15,12 +16,11 @@ from nacre.inspect.figures.dots import dot_groups, draw_dots
 BEST = 4  # neurons of a group that are drawn
 HEADS = len(COLOURS)  # that are drawn; of more, the best tuned
 _WIDE = 10  # times as long as the median: then both ends of the axis are logarithmic
-_GATES = ("phi", "omega", "logits")
 
 
 def draw_time_tuning(tuning: TimeTuning) -> Figure:
     """Draw how strongly all neurons and gates are tuned, and curves of some of them over elapsed time."""
-    shown = {name: found for name in ("clock", _last_group(tuning), *_GATES) if (found := _best(tuning, name))}
+    shown = {name: found for name in ("clock", _last_group(tuning), *GATES) if (found := _best(tuning, name))}
     count = len(tuning.strength)
     title = "What the circuit knows of the time from key to query\n"
     title += f"layer {tuning.layer!r}, {'1 head' if count == 1 else f'{count} heads'}, {tuning.pairs:,} pairs"
@@ -53,7 +53,7 @@ def _best(tuning: TimeTuning, name: str) -> list[tuple[int, int]]:
     columns = [i for i, column in enumerate(tuning.columns) if column.partition(" ")[0] == name]
     places = [(head, column) for head in range(len(tuning.strength)) for column in columns]
     places.sort(key=lambda place: -_swing(tuning, *place))
-    if name in _GATES:
+    if name in GATES:
         return sorted(places[:HEADS])
     if name == "clock":
         places = list({column: (head, column) for head, column in reversed(places)}.values())[::-1]
@@ -88,7 +88,7 @@ def _name(tuning: TimeTuning, head: int, column: int) -> str:
         wave, scale = divmod(int(index), len(tuning.clock_scales))
         turn = f"{style.number(2 * math.pi * tuning.clock_scales[scale])} {tuning.unit}".strip()
         return f"{name}: {strength}\n({('cosine', 'sine')[wave]}, {turn})"
-    return f"head {head}: {strength}" if group in _GATES else f"{name}, head {head}: {strength}"
+    return f"head {head}: {strength}" if group in GATES else f"{name}, head {head}: {strength}"
 
 
 def _time_axis(ax: Axes, tuning: TimeTuning) -> None:

@@ -18,7 +18,7 @@ from nacre.layer.pairs import Gates
 from nacre.layer.trace import BACKBONE, Scene, states_by_group
 
 SENSORY = ("query", "key", "value")
-PAIR_GATES = ("phi", "omega", "t", "match", "logits", "weights")
+PAIR_GATES = ("phi", "omega", "t", "match", "effect", "logits", "weights")
 OF_CIRCUIT = ("clock", *BACKBONE)  # groups that have a state for each pair; some layers have no clock
 _OF_PAIRS = (*PAIR_GATES, *OF_CIRCUIT, "index")
 CURVES = ("states", "gates")  # arrays that are means over the attended keys, and have levels
@@ -113,7 +113,9 @@ class LayerWriter:
     @property
     def gate_names(self) -> list[str]:
         """Names of the columns of `gates`."""
-        there = {"t": self.layer.time_gate is not None, "match": self.layer.match is not None}
+        layer = self.layer
+        has_effect = layer.config.inhibition
+        there = {"t": layer.time_gate is not None, "match": layer.match is not None, "effect": has_effect}
         return [g for g in PAIR_GATES if there.get(g, True) and g != "weights"] + ["keys"]
 
     def describe(self, steps: int, keys: int) -> None:

@@ -174,10 +174,10 @@ class LayerRecording:
     def array(self, name: str) -> zarr.Array:
         """An array of the layer, samples and steps first.
 
-        Of pairs: `phi`, `omega`, `t`, `match`, `logits`, `weights`, `index`, `valid` [B, T, H, K] and, if kept,
-        `clock`, `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value` [B, T, H, D] and
-        `time` [B, T]. Means over the attended keys by attention weight: `states` [B, T, H, neurons] and `gates`
-        [B, T, H, gates].
+        Of pairs: `phi`, `omega`, `t`, `match`, `effect`, `logits`, `weights`, `index`, `valid` [B, T, H, K] and,
+        if kept, `clock`, `inter`, `command`, `motor` [B, T, H, K, n]. Of steps: `query`, `key`, `value`
+        [B, T, H, D] and `time` [B, T]. Means over the attended keys by attention weight: `states`
+        [B, T, H, neurons] and `gates` [B, T, H, gates].
         """
         return self._arrays[name]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import choice, whole
-from nacre.data.dataset import Dataset
+from nacre.data.dataset import Dataset, Kind
 from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import layers_of, watching
 from nacre.inspect.recording.layer_writer import OF_CIRCUIT, PAIR_GATES, SENSORY, Detail, LayerWriter
@@ -19,7 +19,8 @@ from nacre.inspect.recording.writer import RecordingWriter
 from nacre.layer.attention import NAC
 from nacre.layer.trace import Trace, TraceBuilder
 from nacre.tasks.metrics import metric_of
-from nacre.tasks.network import TaskNetwork, answer_scale
+from nacre.tasks.network import TaskNetwork
+from nacre.tasks.scaling import answer_scale
 from nacre.train.run import Run
 
 FOLDER = "inspect"  # in the run
@@ -75,6 +76,11 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
             f"{run} is a run of {result.model}, which has no NAC layer to look into; choose one of "
             "`nacre models nac*`"
         ) from None
+    if network.kind is Kind.MULTI_LABEL or network.quantiles:
+        what = "labels" if network.kind is Kind.MULTI_LABEL else "quantiles"
+        raise ValueError(f"{run} answers {what}, which `nacre inspect` cannot show; choose a run of another kind")
+    if result.final:
+        raise ValueError(f"{run} was trained on all data, and has no test part; choose the run of a fold")
     task = trained.task(data_dir)
     data, split = task.data, task.splits[result.fold]
     unit: tuple[float, ...] = ()

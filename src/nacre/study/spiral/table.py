@@ -14,7 +14,7 @@ from nacre.study.spiral.claims import claims_of, sentences
 from nacre.study.spiral.data import PARTS
 from nacre.study.spiral.grid import WIDTH, Section, SpiralSetting, sections_of
 from nacre.train.report.statistics import mean_and_std
-from nacre.train.report.tables import with_std
+from nacre.train.report.words import with_std
 
 CONTROLS = {
     "direction_mean": "mean training spiral of its direction",

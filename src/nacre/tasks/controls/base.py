@@ -74,3 +74,9 @@ def _check_index(name: str, index: Tensor) -> None:
         )
     if len(index) == 0:
         raise ValueError(f"{name} is empty; it must name at least one sequence")
+
+
+def mean_answer(data: Dataset, train: Tensor) -> Tensor:
+    """[D] mean of the known training answers; 0 where none is known."""
+    answers = data.answers(train).double()
+    return answers.nanmean(0).nan_to_num(0.0).float() if answers.isnan().any() else answers.mean(0).float()

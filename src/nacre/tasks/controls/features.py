@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.missing import Missing, fill
+from nacre.tasks.controls.observed import summaries_of_observed
 from nacre.tasks.metrics import answers_of, scored_sequences, scored_steps
 from nacre.tasks.window_map import grid, interpolate
 
@@ -49,11 +51,14 @@ def inputs_of(data: Dataset, index: Tensor) -> Tensor:
     Forecasting: the whole window, the target relative to its last value. One answer for each sequence: mean,
     standard deviation, first and last value of each feature, number of steps and duration. A class for each step:
     its features. Numbers for each step: its features, the time since the first step and since the step before.
+
+    Where values may be missing, windows hold what was last seen, and of sequences the observed values count, also
+    in the literal sense: how many there are of each feature. What is not known is NaN.
     """
     match data.kind:
         case Kind.FORECASTING:
             return _windows(data, scored_sequences(data, index))
-        case Kind.CLASSIFICATION | Kind.REGRESSION:
+        case Kind.CLASSIFICATION | Kind.REGRESSION | Kind.MULTI_LABEL:
             return _summaries(data, scored_sequences(data, index))
         case Kind.STEP_CLASSIFICATION:
             return data.values[scored_steps(data, index).row].double()
@@ -63,10 +68,10 @@ def inputs_of(data: Dataset, index: Tensor) -> Tensor:
 
 
 def last_known(data: Dataset, index: Tensor) -> Tensor:
-    """[m, 1] the target's value at the last step of each sequence, for forecasting."""
+    """[m, 1] the target's last observed value in each sequence, for forecasting; NaN if there is none."""
     if data.target_column is None:
         raise ValueError(f"{data.name}: target_column must be set for forecasting, got None")
-    return data.values[last_row(data, index), data.target_column].unsqueeze(1)
+    return data.last_values(index, [data.target_column])
 
 
 def _windows(data: Dataset, index: Tensor) -> Tensor:
@@ -76,6 +81,9 @@ def _windows(data: Dataset, index: Tensor) -> Tensor:
         return torch.empty(0, points * len(data.features), dtype=torch.float64)
     batch = data.batch(index)
     x = batch.x.double()
+    if data.missing.has_flags:
+        valid = ~batch.key_padding_mask
+        x = fill(x, batch.time, ~x.isnan() & valid.unsqueeze(-1), valid, x.new_full((), torch.nan), 1.0).x
     if data.window is not None and not bool((data.length == data.window[0]).all()):
         # Rows are missing: straight lines between the others, at the times of all.
         x = interpolate(
@@ -89,8 +97,11 @@ def _windows(data: Dataset, index: Tensor) -> Tensor:
 
 def _summaries(data: Dataset, index: Tensor) -> Tensor:
     """[m, 4 F + 2] numbers that describe a sequence without the order of its steps, but for the two ends."""
+    some_missing = data.missing is not Missing.ERROR
     if len(index) == 0:
-        return torch.empty(0, 4 * len(data.features) + 2, dtype=torch.float64)
+        return torch.empty(0, (5 if some_missing else 4) * len(data.features) + 2, dtype=torch.float64)
+    if some_missing:
+        return torch.cat([summaries_of_observed(data, index), _extent(data, index)], 1)
     batch = data.batch(index)
     length = data.length[index].unsqueeze(1).double()  # [m, 1]
     x = batch.x.double()
@@ -98,8 +109,13 @@ def _summaries(data: Dataset, index: Tensor) -> Tensor:
     off = (x - mean.unsqueeze(1)).masked_fill(batch.key_padding_mask.unsqueeze(-1), 0.0)
     std = (off.square().sum(1) / length).sqrt()
     last = data.values[last_row(data, index)].double()
-    duration = (batch.time[:, -1] - batch.time[:, 0]).unsqueeze(1)  # padding repeats the last stamp
-    return torch.cat([mean, std, x[:, 0], last, length, duration], 1)
+    return torch.cat([mean, std, x[:, 0], last, _extent(data, index)], 1)
+
+
+def _extent(data: Dataset, index: Tensor) -> Tensor:
+    """[m, 2] number of steps and duration."""
+    duration = data.time[last_row(data, index)] - data.time[data.start[index]]
+    return torch.stack([data.length[index].double(), duration], 1)
 
 
 def times_of(data: Dataset, index: Tensor) -> Tensor:

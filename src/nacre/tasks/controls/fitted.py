@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from nacre.data.dataset import Dataset, Kind
-from nacre.tasks.controls.base import Control
+from nacre.data.missing import Missing
+from nacre.tasks.controls.base import Control, mean_answer
 from nacre.tasks.controls.features import chunks, inputs_of, last_known, last_row, times_of, training_table
 from nacre.tasks.controls.least_squares import LeastSquares, LinearMap
+from nacre.tasks.controls.observed import column_means
 from nacre.tasks.metrics import answers_of, scored_sequences
 
 _TINY = 1e-8  # ridge of forecasting, as a share of each column's variance: only keeps the equations solvable
@@ -34,6 +36,8 @@ class Linear(Control):
     kinds = frozenset(Kind)
     _line: LinearMap | None = None  # for numbers
     _classifier: Any = None  # of scikit-learn, for classes
+    _fill: Tensor | None = None  # [P] what stands for inputs that are not known
+    _mean: Tensor  # [D] of forecasts, for windows in which the target was never seen
 
     @classmethod
     def applies(cls, data: Dataset) -> bool:
@@ -41,19 +45,46 @@ class Linear(Control):
         return super().applies(data) and not data.has_images
 
     def _fit(self, data: Dataset, train: Tensor) -> None:
+        self._fill = _training_means(data, train)
+        self._mean = mean_answer(data, train) if data.kind is Kind.FORECASTING else torch.zeros(1)
         if data.kind.has_classes:
             self._line = None
-            self._classifier, self.parameters = _fit_logistic(*training_table(data, train, _finite_inputs))
+            self._classifier, self.parameters = _fit_logistic(*training_table(data, train, self._inputs))
         else:
-            self._line = _fit_line(data, train)
+            self._line = self._fit_line(data, train)
             self.parameters = self._line.numbers
 
     def _predict(self, data: Dataset, index: Tensor) -> Tensor:
         if self._line is None:
             scores = partial(_class_scores, self._classifier, data=data)
-            return _in_chunks(data, index, _finite_inputs, scores).float()
-        found = _in_chunks(data, index, _finite_inputs, self._line)
-        return (found + _base(data, index)).float()
+            return _in_chunks(data, index, self._inputs, scores).float()
+        found = _in_chunks(data, index, self._inputs, self._line)
+        return (found + self._base(data, index)).float()
+
+    def _inputs(self, data: Dataset, index: Tensor) -> Tensor:
+        return _inputs(data, index, self._fill)
+
+    def _fit_line(self, data: Dataset, train: Tensor) -> LinearMap:
+        """Chunk by chunk: the normal equations need sums over rows only."""
+        answers = data.outputs
+        apart = bool(answers_of(data, train).isnan().any())  # of a forecast, some numbers may be unknown
+        squares: list[LeastSquares] = []
+        for chunk in chunks(data, train):
+            x, y = self._inputs(data, chunk), answers_of(data, chunk).double() - self._base(data, chunk)
+            squares = squares or [LeastSquares(x.shape[1]) for _ in range(answers if apart else 1)]
+            for fit, part in zip(squares, y.split(1, 1) if apart else [y], strict=True):
+                known = ~part.isnan().any(1)
+                fit.add(x[known], part[known])
+        penalties = [_TINY if data.kind is Kind.FORECASTING else 1.0 / max(fit.rows, 1) for fit in squares]
+        lines = [fit.solve(penalty) for fit, penalty in zip(squares, penalties, strict=True)]
+        return LinearMap(torch.cat([line.weight for line in lines], 1), torch.cat([line.bias for line in lines]))
+
+    def _base(self, data: Dataset, index: Tensor) -> Tensor:
+        """What answers are relative to: [m, 1] the last known value in forecasting, else 0."""
+        if data.kind is not Kind.FORECASTING:
+            return torch.zeros(1, dtype=torch.float64)
+        last = last_known(data, scored_sequences(data, index)).double()
+        return torch.where(last.isnan(), self._mean.double().mean(), last)
 
 
 class TimeOnly(Control):
@@ -79,6 +110,8 @@ class TimeOnly(Control):
         self._origin = x.amin(0)
         kind = DecisionTreeClassifier if data.kind.has_classes else DecisionTreeRegressor
         self._tree = kind(max_depth=_DEPTH, min_samples_leaf=_LEAF, random_state=0)
+        if not data.kind.has_classes:  # a tree takes no unknown numbers, of which a forecast may have some
+            y = torch.where(y.isnan(), mean_answer(data, train), y)
         self._tree.fit((x - self._origin).numpy(), y.numpy())
         leaves = int(self._tree.get_n_leaves())
         inner = int(self._tree.tree_.node_count) - leaves
@@ -117,17 +150,6 @@ class LinearRms(Control):
         return self._line(_strength(data, scored_sequences(data, index))).float()
 
 
-def _fit_line(data: Dataset, train: Tensor) -> LinearMap:
-    """Chunk by chunk: the normal equations need sums over rows only."""
-    squares = None
-    for chunk in chunks(data, train):
-        x = _finite_inputs(data, chunk)
-        squares = squares or LeastSquares(x.shape[1])
-        squares.add(x, answers_of(data, chunk).double() - _base(data, chunk))
-    assert squares is not None  # an empty index was refused
-    return squares.solve(penalty=_TINY if data.kind is Kind.FORECASTING else 1.0 / squares.rows)
-
-
 def _fit_logistic(x: Tensor, y: Tensor) -> tuple[Any, int]:
     """A classifier, and how many numbers it holds; scaling to variance 1 is part of its weights."""
     from sklearn.dummy import DummyClassifier
@@ -162,23 +184,27 @@ def _in_chunks(
     return torch.cat(parts)
 
 
-def _base(data: Dataset, index: Tensor) -> Tensor:
-    """What answers are relative to: [m, 1] the last value in forecasting, else 0."""
-    if data.kind is Kind.FORECASTING:
-        return last_known(data, scored_sequences(data, index)).double()
-    return torch.zeros(1, dtype=torch.float64)
-
-
-def _finite_inputs(data: Dataset, index: Tensor) -> Tensor:
+def _inputs(data: Dataset, index: Tensor, fill: Tensor | None) -> Tensor:
+    """Inputs without NaN: where values may be missing, `fill` [P] stands for what is not known."""
     x = inputs_of(data, index)
+    if fill is not None:
+        return torch.where(x.isnan(), fill, x)
     if not x.isfinite().all():
         lost = (~data.values[data.rows(index)].isfinite()).any(0).tolist()
         names = [name for name, bad in zip(data.features, lost, strict=True) if bad]
         raise ValueError(
             f"{data.name}: 'linear' needs finite values, but there is NaN or infinity in "
-            f"{', '.join(map(repr, names)) or 'the time stamps'}; fill the gaps where the data is read"
+            f"{', '.join(map(repr, names)) or 'the time stamps'}; fill the gaps where the data is read, or say "
+            "missing='flags'"
         )
     return x
+
+
+def _training_means(data: Dataset, train: Tensor) -> Tensor | None:
+    """[P] means of the known training inputs; None where nothing may be missing."""
+    if data.missing is Missing.ERROR:
+        return None
+    return column_means([inputs_of(data, chunk) for chunk in chunks(data, train)])
 
 
 def _strength(data: Dataset, index: Tensor) -> Tensor:

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from nacre.data.dataset import Dataset, Kind
+from nacre.data.dataset import Dataset, Kind, is_scored
 from nacre.data.rigs.life_metrics import LifeMetrics
-from nacre.tasks.controls.base import Control
+from nacre.tasks.controls.base import Control, mean_answer
 from nacre.tasks.controls.features import last_known
-from nacre.tasks.metrics import answers_of, is_scored, scored_sequences, scored_steps, steps_of
+from nacre.tasks.metrics import answers_of, scored_sequences, scored_steps, steps_of
 
 SEEN = "seen"  # name of the feature that is 1 where a step was observed and 0 where it is only asked about
 
@@ -21,12 +21,11 @@ class Majority(Control):
     name = "majority"
     summary = "most frequent training class"
     kinds = frozenset({Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION})
-    _scores: Tensor  # [C], 1 for the chosen class, so that there are no ties
+    _scores: Tensor  # [C] share of each class
 
     def _fit(self, data: Dataset, train: Tensor) -> None:
-        counts = data.answers(train).bincount(minlength=len(data.classes)).tolist()
-        self._scores = torch.zeros(len(data.classes))
-        self._scores[counts.index(max(counts))] = 1.0
+        counts = data.answers(train).bincount(minlength=len(data.classes))
+        self._scores = counts / counts.sum()  # of equal ones, argmax takes the first
         self.parameters = 1
 
     def _predict(self, data: Dataset, index: Tensor) -> Tensor:
@@ -38,11 +37,11 @@ class Mean(Control):
 
     name = "mean"
     summary = "mean of the training answers"
-    kinds = frozenset({Kind.REGRESSION, Kind.STEP_REGRESSION, Kind.FORECASTING})
+    kinds = frozenset({Kind.REGRESSION, Kind.STEP_REGRESSION, Kind.FORECASTING, Kind.MULTI_LABEL})
     _mean: Tensor  # [D]
 
     def _fit(self, data: Dataset, train: Tensor) -> None:
-        self._mean = _mean_answer(data, train)
+        self._mean = mean_answer(data, train)
         self.parameters = len(self._mean)
 
     def _predict(self, data: Dataset, index: Tensor) -> Tensor:
@@ -52,15 +51,15 @@ class Mean(Control):
 class Persistence(Control):
     """Nothing changes: the last known value is the answer.
 
-    Forecasting: the last value of the target column, at every horizon; nothing is fitted. Numbers of steps: what
-    was last seen of the targets at the step or before it, where the data set has the targets and `seen` among its
-    features; steps before the first observation of their sequence get the mean of the training answers.
+    Forecasting: the last known value of the target column, at every horizon. Numbers of steps: what was last seen
+    of the targets at the step or before it, where the data set has the targets and `seen` among its features.
+    Where nothing was seen so far, the mean of the training answers stands.
     """
 
     name = "persistence"
     summary = "last known value"
     kinds = frozenset({Kind.FORECASTING, Kind.STEP_REGRESSION})
-    _fallback: Tensor | None = None  # [D] for steps before anything was seen
+    _fallback: Tensor | None = None  # [D] before anything was seen, where that can be
 
     @classmethod
     def applies(cls, data: Dataset) -> bool:
@@ -70,13 +69,15 @@ class Persistence(Control):
         return data.kind in cls.kinds and {SEEN, *data.targets} <= set(data.features)
 
     def _fit(self, data: Dataset, train: Tensor) -> None:
-        self._fallback = _mean_answer(data, train) if data.kind is Kind.STEP_REGRESSION else None
+        can_be = data.kind is Kind.STEP_REGRESSION or data.missing.has_flags
+        self._fallback = mean_answer(data, train) if can_be else None
         self.parameters = 0 if self._fallback is None else len(self._fallback)
 
     def _predict(self, data: Dataset, index: Tensor) -> Tensor:
-        if self._fallback is not None:
+        if data.kind is Kind.STEP_REGRESSION and self._fallback is not None:
             return _last_seen(data, index, self._fallback)
-        return last_known(data, scored_sequences(data, index)).repeat(1, len(data.targets))
+        last = last_known(data, scored_sequences(data, index)).repeat(1, len(data.targets))
+        return last if self._fallback is None else torch.where(last.isnan(), self._fallback, last)
 
 
 class Interpolation(Control):
@@ -182,14 +183,10 @@ def _last_seen(data: Dataset, index: Tensor, fallback: Tensor) -> Tensor:
     row, first = steps_of(data, index)
     # All steps stand in one list, one sequence after the other: the latest place where something was seen is a
     # running maximum, and belongs to the step's own sequence if it is not before the place where that begins.
-    place = torch.arange(len(row))
-    latest = torch.where(data.values[row, data.features.index(SEEN)] > 0, place, -1).cummax(0).values
-    begin = place - (row - first)  # place of the first step of the same sequence
-    column = [data.features.index(name) for name in data.targets]
-    held = data.values[row[latest.clamp(min=0)]][:, column]
-    held = torch.where((latest >= begin).unsqueeze(1), held, fallback)
+    place = torch.arange(len(row)).unsqueeze(1)
+    begin = place - (row - first).unsqueeze(1)  # place of the first step of the same sequence
+    values = data.values[row][:, [data.features.index(name) for name in data.targets]]  # [steps, D]
+    seen = (data.values[row, data.features.index(SEEN)] > 0).unsqueeze(1) & ~values.isnan()
+    latest = torch.where(seen, place, -1).cummax(0).values
+    held = torch.where(latest >= begin, values.gather(0, latest.clamp(min=0)), fallback)
     return held[is_scored(data.y[row], data.kind)]
-
-
-def _mean_answer(data: Dataset, train: Tensor) -> Tensor:
-    return data.answers(train).double().mean(0).float()

@@ -45,6 +45,11 @@ class Block:
         """Names of the models that are no controls."""
         return tuple(dict.fromkeys(r.model for r in self.results if not r.control))
 
+    @property
+    def column(self) -> str:
+        """What the recipe calls its column of the paper's table; empty if it has none."""
+        return next((r.column for r in self.results if r.column), "")
+
 
 class Comparison(NamedTuple):
     """A model against NAC over the folds and seeds that both have."""
@@ -62,12 +67,13 @@ class ModelRow:
     control: bool
     mean: float  # over folds; NaN if any run diverged
     std: float | None  # sample standard deviation over folds; None with one fold
-    diverged: int  # number of runs that diverged
+    diverged: int  # number of runs that diverged, or have no value for another reason
     runs: int
     folds: frozenset[int]
     parameters: tuple[int, int]  # fewest and most trainable parameters of its runs
     seconds: float  # mean time of a run
     rank: float | None = None  # 1 = best; None for controls, diverged models and those that lack a fold
+    lost: str = "diverged"  # or "undefined": why runs have no value
     against: Comparison | None = None  # with NAC; None for NAC itself, where one diverged, or without common runs
 
 
@@ -187,6 +193,7 @@ def _row(model: str, runs: Sequence[Result], metric: str) -> ModelRow:
         folds=frozenset(by_fold),
         parameters=(min(sizes), max(sizes)),
         seconds=sum(r.seconds for r in runs) / len(runs),
+        lost="diverged" if any(r.diverged for r in runs) else "undefined",
     )
 
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from nacre._util.checks import choice
+from nacre.tasks.paper_units import MINMAX, RAW
 
 _FILE = "paper_table.csv"
 
@@ -15,8 +16,8 @@ class Column(NamedTuple):
     """A column of the paper's table."""
 
     name: str  # of the task, or of the data set where a task has several
-    task: str
-    metric: str  # of bearings, one of several metrics of a run
+    task: str  # what a recipe calls its column
+    metric: str  # of a run, in the paper's unit
     better: str  # "lower" or "higher"
     places: int  # digits after the point that the paper prints
 
@@ -24,10 +25,10 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("event-mnist", "event-mnist", "accuracy", "higher", 2),
     Column("person-activity", "person-activity", "accuracy", "higher", 2),
-    Column("ettm1", "ettm1", "mse", "lower", 4),
-    Column("jena", "jena", "mse", "lower", 4),
+    Column("ettm1", "ettm1", MINMAX, "lower", 4),
+    Column("jena", "jena", MINMAX, "lower", 4),
     Column("carracing", "carracing", "accuracy", "higher", 2),
-    Column("udacity", "udacity", "mse", "lower", 4),
+    Column("udacity", "udacity", RAW, "lower", 4),
     Column("PRONOSTIA", "bearings", "score PRONOSTIA", "lower", 2),
     Column("XJTU-SY", "bearings", "score XJTU-SY", "lower", 2),
     Column("HUST", "bearings", "score HUST", "lower", 2),
@@ -69,14 +70,15 @@ def paper_models() -> tuple[str, ...]:
     return tuple(dict.fromkeys(model for model, _ in _cells()))
 
 
-def paper_column(task: str, metric: str) -> Column | None:
-    """The column that holds a metric of a task, if the paper has it.
+def paper_column(task: str) -> Column | None:
+    """The paper's column of a task; None if it has none, or several, as of the bearings.
 
     Example:
-        >>> paper_column("ettm1", "mse").name, paper_column("ettm1", "mae")
-        ('ettm1', None)
+        >>> paper_column("ettm1").metric, paper_column("bearings")
+        ('minmax mse', None)
     """
-    return next((c for c in COLUMNS if (c.task, c.metric) == (task, metric)), None)
+    found = [c for c in COLUMNS if c.task == task]
+    return found[0] if len(found) == 1 else None
 
 
 @cache

@@ -9,12 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from nacre._util.text import console_table, csv_text, markdown_rows
-from nacre.models._registry import list_models
-from nacre.train.report.compare import Block, ModelRow, blocks_of, rows_of
+from nacre.models._registry import list_models, model_info
+from nacre.train.report.compare import Block, BlockSetting, ModelRow, blocks_of, rows_of
 from nacre.train.report.paper import COLUMNS, Column, paper_models, reported
 from nacre.train.report.results import find_results
-from nacre.train.report.tables import MISSING, best_of, heading, number, places_for, value_of
+from nacre.train.report.words import MISSING, best_of, heading, number, places_for, value_of
+from nacre.train.result import Result
 
+OTHER = "†"  # stands at runs of another budget or recipe than the rest of their column
+OLD = "‡"  # stands at runs of an older version of the model
 _CAPTION = "Each cell: ours, mean ± sample standard deviation over folds (reported by the paper)."
 _CSV = (
     *("model", "control", "column", "mean", "std", "folds", "of", "diverged"),
@@ -22,13 +25,26 @@ _CSV = (
 )
 
 
+class _Cell(NamedTuple):
+    """Our figure of a model in a column."""
+
+    row: ModelRow
+    setting: BlockSetting  # of the runs
+    sign: str  # OTHER, OLD, or nothing for those that are like the rest of the column
+    best: bool
+
+    def text(self, places: int, mark: str = "") -> str:
+        """In words, between marks if it is the best one."""
+        row, folds = self.row, self.setting.folds
+        value = value_of(row, places) + (f" [{len(row.folds)}/{folds}]" if len(row.folds) < folds else "")
+        return f"{mark}{value}{mark}" if self.best else value + self.sign
+
+
 class _Filled(NamedTuple):
-    """A column with our rows by model, those that are best, and the digits to print."""
+    """A column with our cells by model, and the digits to print."""
 
     column: Column
-    block: Block | None
-    rows: dict[str, ModelRow]
-    best: set[str]
+    cells: dict[str, _Cell]
     places: int
 
 
@@ -41,12 +57,13 @@ class _Grid(NamedTuple):
     notes: list[str]
 
 
-def print_paper_table(directory: str | os.PathLike[str], *, profile: str | None = None) -> None:
-    """Print the paper's table with our metrics beside the reported ones.
+def print_paper_table(directory: str | os.PathLike[str]) -> None:
+    """Print the paper's table with our metrics, in the paper's units, beside the reported ones.
 
-    Of each task the block with the most runs is shown; with a profile, only runs of this budget count.
+    Of each column the block of the largest budget is shown. Models that are not in it are shown with runs of other
+    blocks, or of older versions of theirs, marked, and never as the best.
     """
-    grid = _grid(directory, profile)
+    grid = _grid(directory)
     console = Console(highlight=False)
     for columns in _fitting(grid, console.width):
         console.print(_rich(grid._replace(columns=columns)))
@@ -54,9 +71,9 @@ def print_paper_table(directory: str | os.PathLike[str], *, profile: str | None 
         console.print(note, style="dim", markup=False, soft_wrap=True)
 
 
-def markdown_paper_table(directory: str | os.PathLike[str], *, profile: str | None = None) -> str:
+def markdown_paper_table(directory: str | os.PathLike[str]) -> str:
     """The same table in Markdown."""
-    grid = _grid(directory, profile)
+    grid = _grid(directory)
     rows = []
     for model in (*grid.models, *grid.controls):
         cells = [_ours(f, model, "**") + _paper(f, model) for f in grid.columns]
@@ -65,9 +82,9 @@ def markdown_paper_table(directory: str | os.PathLike[str], *, profile: str | No
     return f"{table}\n\n" + "\n".join(f"- {note}" for note in grid.notes) + "\n"
 
 
-def csv_paper_table(directory: str | os.PathLike[str], *, profile: str | None = None) -> str:
+def csv_paper_table(directory: str | os.PathLike[str]) -> str:
     """The same values in CSV, unrounded, a line for each model and column."""
-    grid = _grid(directory, profile)
+    grid = _grid(directory)
     lines = [
         [model, model in grid.controls, filled.column.name, *_raw(filled, model)]
         for model in (*grid.models, *grid.controls)
@@ -76,32 +93,57 @@ def csv_paper_table(directory: str | os.PathLike[str], *, profile: str | None = 
     return csv_text(_CSV, lines)
 
 
-def _grid(directory: str | os.PathLike[str], profile: str | None) -> _Grid:
+def _grid(directory: str | os.PathLike[str]) -> _Grid:
     found = find_results(directory)
-    results = [r for r in found.results if r.control or profile is None or r.profile == profile]
-    if not any(not r.control for r in results) and profile is not None:
-        known = sorted({r.profile for r in found.results if not r.control})
-        raise ValueError(
-            f"no results of profile {profile!r} under {directory}; there are {', '.join(known) or 'none'}"
-        )
-    blocks = blocks_of(results)
-    columns = [_fill(column, blocks) for column in COLUMNS]
-    used = dict.fromkeys(f.block.setting for f in columns if f.block)
-    rows = {name: row for f in columns for name, row in f.rows.items()}
-    models = dict.fromkeys((*paper_models(), *list_models(), *(n for n, row in rows.items() if not row.control)))
-    controls = [name for name, row in rows.items() if row.control]
-    notes = [_CAPTION, *(heading(setting) for setting in used)]
-    notes += [f"not shown: {heading(b.setting)}" for b in blocks if b.setting not in used]
-    return _Grid(columns, list(models), controls, [*notes, *found.damaged])
+    old = [r for r in found.results if _is_outdated(r)]
+    blocks, old_blocks = blocks_of(r for r in found.results if not _is_outdated(r)), blocks_of(old)
+    columns = [_fill(column, blocks, old_blocks) for column in COLUMNS]
+    cells = [(name, cell) for filled in columns for name, cell in filled.cells.items()]
+    models = dict.fromkeys(
+        (*paper_models(), *list_models(), *(name for name, cell in cells if not cell.row.control))
+    )
+    controls = dict.fromkeys(name for name, cell in cells if cell.row.control)
+    return _Grid(columns, list(models), list(controls), [_CAPTION, *_notes(columns), *found.damaged])
 
 
-def _fill(column: Column, blocks: Sequence[Block]) -> _Filled:
-    """Of the blocks of a column's task, take the one with the most runs: budgets are not mixed in a column."""
-    candidates = [b for b in blocks if b.setting.task == column.task and _has(b, column)]
-    block = max(candidates, key=lambda b: sum(not r.control for r in b.results), default=None)
-    rows = [] if block is None else rows_of(block, column.metric)
-    places = max(column.places, places_for(column.metric, [row.mean for row in rows])) if rows else column.places
-    return _Filled(column, block, {row.model: row for row in rows}, best_of(rows), places)
+def _is_outdated(result: Result) -> bool:
+    return result.model in list_models() and result.version < model_info(result.model).version
+
+
+def _fill(column: Column, blocks: Sequence[Block], old: Sequence[Block]) -> _Filled:
+    """Take the block of the task itself, of the largest budget, with the most runs; fill gaps from the others."""
+
+    def weight(block: Block) -> tuple[bool, int, int]:
+        runs = sum(not r.control for r in block.results)
+        return block.setting.task == column.task, block.setting.steps, runs
+
+    cells: dict[str, _Cell] = {}
+    for group in (blocks, old):
+        mine = [b for b in group if b.column == column.task and _has(b, column)]
+        for i, block in enumerate(sorted(mine, key=weight, reverse=True)):
+            rows = rows_of(block, column.metric)
+            sign = OLD if group is old else OTHER if i else ""
+            best = set() if sign else best_of(rows)
+            for row in rows:
+                cells.setdefault(row.model, _Cell(row, block.setting, sign, row.model in best))
+    means = [cell.row.mean for cell in cells.values() if not cell.row.control]
+    return _Filled(column, cells, max(column.places, places_for(column.metric, means)))
+
+
+def _notes(columns: Sequence[_Filled]) -> list[str]:
+    """What the runs of the columns are, in which unit; then those that have a sign."""
+    metrics: dict[tuple[str, BlockSetting], dict[str, None]] = {}
+    models: dict[tuple[str, BlockSetting], dict[str, None]] = {}
+    for filled in columns:
+        for model, cell in filled.cells.items():
+            metrics.setdefault((cell.sign, cell.setting), {})[filled.column.metric] = None
+            models.setdefault((cell.sign, cell.setting), {})[model] = None
+    notes = []
+    for sign, setting in sorted(metrics, key=lambda key: ("", OTHER, OLD).index(key[0])):
+        text = heading(setting._replace(metric=", ".join(metrics[sign, setting])))
+        older = f"; older versions of {', '.join(models[sign, setting])}" if sign == OLD else ""
+        notes.append(f"{sign} {text}{older}".lstrip())
+    return notes
 
 
 def _has(block: Block, column: Column) -> bool:
@@ -119,10 +161,13 @@ def _rich(grid: _Grid) -> Table:
             table.add_section()
             table.add_row(Text(title, style="italic"))
         for model in names:
-            ours = [Text(_ours(f, model), "bold" if model in f.best else "") for f in grid.columns]
-            cells = [text + Text(_paper(f, model)) for text, f in zip(ours, grid.columns, strict=True)]
-            table.add_row(Text(model), *cells)
+            table.add_row(Text(model), *(_styled(filled, model) for filled in grid.columns))
     return table
+
+
+def _styled(filled: _Filled, model: str) -> Text:
+    cell = filled.cells.get(model)
+    return Text(_ours(filled, model), "bold" if cell and cell.best else "") + Text(_paper(filled, model))
 
 
 def _fitting(grid: _Grid, width: int) -> list[list[_Filled]]:
@@ -142,13 +187,8 @@ def _fitting(grid: _Grid, width: int) -> list[list[_Filled]]:
 
 
 def _ours(filled: _Filled, model: str, mark: str = "") -> str:
-    """Our metric, between marks if it is the best one."""
-    row = filled.rows.get(model)
-    if row is None or filled.block is None:
-        return MISSING
-    folds = filled.block.setting.folds
-    value = value_of(row, filled.places) + (f" [{len(row.folds)}/{folds}]" if len(row.folds) < folds else "")
-    return f"{mark}{value}{mark}" if model in filled.best else value
+    cell = filled.cells.get(model)
+    return MISSING if cell is None else cell.text(filled.places, mark)
 
 
 def _paper(filled: _Filled, model: str) -> str:
@@ -157,10 +197,11 @@ def _paper(filled: _Filled, model: str) -> str:
 
 
 def _raw(filled: _Filled, model: str) -> list[object]:
-    row, quoted, block = filled.rows.get(model), reported(model, filled.column.name), filled.block
+    cell, quoted = filled.cells.get(model), reported(model, filled.column.name)
     ours: list[object] = [""] * 8
-    if row is not None and block is not None:
-        s = block.setting
+    if cell is not None:
+        row, setting = cell.row, cell.setting
         mean = "" if row.diverged else row.mean
-        ours = [mean, row.std, len(row.folds), s.folds, row.diverged, s.profile, s.steps, s.form]
+        ours = [mean, row.std, len(row.folds), setting.folds, row.diverged]
+        ours += [setting.profile, setting.steps, setting.form]
     return [*ours, *((quoted.mean, quoted.std) if quoted else ("", ""))]

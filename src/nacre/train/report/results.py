@@ -22,7 +22,8 @@ class Found(NamedTuple):
 def find_results(place: str | os.PathLike[str], task: str | None = None) -> Found:
     """Read every result under a directory, at any depth, or only those of a task; names damaged files.
 
-    Results are those of run directories, and lines of files that `nacre results add` wrote.
+    Results are those of run directories, and lines of files that `nacre results add` wrote. Final runs have no
+    score, and are passed over.
 
     Args:
         place: The directory, or a single file of lines.
@@ -62,8 +63,8 @@ def _read_all(root: Path) -> Iterator[Result | str]:
         try:
             if path.suffix == _LINES:
                 yield from _read_lines(path)
-            else:
-                yield Run.open(path.parent).result
+            elif not (result := Run.open(path.parent).result).final:
+                yield result
         except (ValueError, OSError) as error:
             yield f"left out: {error}"
 

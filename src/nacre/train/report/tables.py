@@ -3,7 +3,6 @@
 Every block of comparable runs is a table of its own; its heading says what the runs share.
 """
 
-import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from rich.text import Text
 
 from nacre._util.text import csv_text, markdown_rows
 from nacre.train.report.compare import REFERENCE, Block, BlockSetting, Comparison, ModelRow, blocks_of, rows_of
-from nacre.train.report.paper import ReportedMetric, paper_column, reported
-from nacre.train.report.results import find_results
+from nacre.train.report.paper import paper_column, reported
+from nacre.train.report.results import Found, find_results
+from nacre.train.report.words import MISSING, best_of, heading, number, places_for, value_of
 
-MISSING = "–"  # noqa: RUF001  a dash
 _LEVEL = 0.05  # of significance
 _WIDE = 110  # columns of a console that has room for the spread of the paper's metrics
 _CAPTION = (
@@ -27,13 +26,15 @@ _CAPTION = (
     f"vs {REFERENCE}: mean difference over common folds and seeds; p: two-sided corrected resampled t-test "
     f"(Nadeau and Bengio), with Holm's correction for the number of models; unclear: p of {_LEVEL} or more. "
     "Where all folds are scored on one test part (splits by time, official ones), p is about other training "
-    "parts, not about other test data. {cost}. reported: the paper's metric, of other splits and budgets."
+    "parts, not about other test data. {cost}. reported: the paper's figure, of other splits and budgets; "
+    "it compares with the column before it where that has the paper's unit."
 )
 _SECONDS, _SIZE = "seconds: mean of a run", "size: parameters"
 
 _CSV = (
     *("model", "control", "mean", "std", "diverged", "runs", "folds", "of", "rank"),
-    *(f"difference to {REFERENCE}", "p", "pairs", "parameters", "seconds", "reported mean", "reported std"),
+    *(f"difference to {REFERENCE}", "p", "pairs", "parameters", "seconds"),
+    *("paper's metric", "mean of it", "std of it", "reported mean", "reported std"),
 )
 
 
@@ -47,6 +48,7 @@ class TableLine(NamedTuple):
     against: str
     parameters: str
     seconds: str
+    paper_unit: str  # the paper's metric, where it has another one
     reported: str
 
 
@@ -65,7 +67,11 @@ def print_table(directory: str | os.PathLike[str], *, task: str | None = None) -
 
 def markdown_table(directory: str | os.PathLike[str], *, task: str | None = None) -> str:
     """The same tables in Markdown; the best value of each is bold."""
-    found = find_results(directory, task)
+    return markdown_of(find_results(directory, task))
+
+
+def markdown_of(found: Found) -> str:
+    """Tables of these results in Markdown."""
     blocks = blocks_of(found.results)
     parts = [part for block in blocks for part in (f"**{heading(block.setting)}**", _markdown(block))]
     notes = [f"- {line}" for line in (*_left_out(blocks), *found.damaged)]
@@ -78,95 +84,44 @@ def csv_table(directory: str | os.PathLike[str], *, task: str | None = None) -> 
     lines = []
     for block in blocks_of(find_results(directory, task).results):
         shared = [getattr(block.setting, name) for name in names]
-        lines += [[*shared, *_raw(row, block.setting)] for row in rows_of(block)]
+        lines += [[*shared, *_raw(row, block)] for row in rows_of(block)]
     return csv_text([*names, *_CSV], lines)
 
 
-def heading(setting: BlockSetting) -> str:
-    """What the runs of a block share.
-
-    Example:
-        >>> budget = ("quick", 300, 64, "0123456789")
-        >>> heading(BlockSetting("jena", "mse", "lower", *budget, "official", "fedcba98", 5))
-        'jena: mse, lower is better; quick: 300 steps of 64; recipe 0123456; official data fedcba9'
-    """
-    budget = f"{setting.profile}: {setting.steps:,} steps of {setting.batch_size:,}; recipe {setting.recipe[:7]}"
-    form = setting.form if setting.form.endswith("data") else f"{setting.form} data"
-    return f"{setting.task}: {setting.metric}, {setting.better} is better; {budget}; {form} {setting.data[:7]}"
-
-
-def lines_of(rows: Sequence[ModelRow], setting: BlockSetting) -> list[TableLine]:
+def lines_of(block: Block) -> list[TableLine]:
     """The rows of a block in words, with the same number of digits."""
-    places = places_for(setting.metric, [row.mean for row in rows])
+    rows, column = rows_of(block), paper_column(block.column)
+    places = places_for(block.setting.metric, [row.mean for row in rows])
+    in_paper_unit = _in_paper_unit(block)
     lines = []
     for row in rows:
-        quoted = _reported(row, setting)
+        quoted = reported(row.model, column.name) if column else None
         fewest, most = row.parameters
         line = TableLine(
             model=row.model,
             value=value_of(row, places),
-            folds=_folds(row, setting.folds),
+            folds=_folds(row, block.setting.folds),
             rank=MISSING if row.rank is None else f"{row.rank:g}",
-            against="" if row.model == REFERENCE else _against(row.against, setting.better, places),
+            against="" if row.model == REFERENCE else _against(row.against, block.setting.better, places),
             parameters=f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}",  # noqa: RUF001  a range
             seconds="<0.1" if row.seconds < 0.1 else number(row.seconds, 1 if row.seconds < 100 else 0),
+            paper_unit=in_paper_unit.get(row.model, ""),
             reported="" if quoted is None else str(quoted),
         )
         lines.append(line)
     return lines
 
 
-def _reported(row: ModelRow, setting: BlockSetting) -> ReportedMetric | None:
-    column = paper_column(setting.task, setting.metric)
-    return reported(row.model, column.name) if column else None
-
-
-def best_of(rows: Sequence[ModelRow]) -> set[str]:
-    """Models of the best rank."""
-    first = min((row.rank for row in rows if row.rank is not None), default=None)
-    return {row.model for row in rows if row.rank is not None and row.rank == first}
-
-
-def places_for(metric: str, values: Sequence[float]) -> int:
-    """Digits after the point: 2 for percentages, else 4, fewer for large numbers and more for small ones.
-
-    Example:
-        >>> places_for("accuracy", [96.3]), places_for("mse", [0.03, 1.2]), places_for("mse", [0.00031])
-        (2, 4, 6)
-    """
-    if metric.startswith("accuracy"):
-        return 2
-    smallest = min((abs(v) for v in values if math.isfinite(v) and v), default=1.0)
-    return min(6, max(4, 2 - math.floor(math.log10(smallest)))) if smallest < 10 else 2
-
-
-def number(value: float, places: int) -> str:
-    """A number with so many digits after the point, but never rounded to nothing.
-
-    Example:
-        >>> number(0.03124, 4), number(0.0000012, 4), number(12345.6, 2), number(0.0, 2)
-        ('0.0312', '1.2e-06', '12,345.60', '0.00')
-    """
-    text = f"{value:,.{places}f}"
-    lost = value != 0 and not any(digit in "123456789" for digit in text)
-    return f"{value:.1e}" if lost or abs(value) >= 1e7 else text
-
-
-def with_std(mean: float, std: float | None, places: int) -> str:
-    """Mean ± standard deviation, where there is one.
-
-    Example:
-        >>> with_std(0.5, 0.01, 3), with_std(0.5, None, 3)
-        ('0.500 ± 0.010', '0.500')
-    """
-    return number(mean, places) + ("" if std is None else f" ± {number(std, places)}")
-
-
-def value_of(row: ModelRow, places: int) -> str:
-    """The mean with its spread, or how many runs diverged."""
-    if row.diverged:
-        return "diverged" if row.diverged == row.runs else f"diverged ({row.diverged} of {row.runs})"
-    return with_std(row.mean, row.std, places)
+def _in_paper_unit(block: Block) -> dict[str, str]:
+    """The metric that the paper has instead of the one that ranks, by model; nothing where it has the same."""
+    column = paper_column(block.column)
+    if column is None or column.metric == block.setting.metric:
+        return {}
+    if not any(column.metric in r.metrics for r in block.results):  # made before that unit was recorded
+        return {}
+    rows = rows_of(block, column.metric)
+    places = places_for(column.metric, [row.mean for row in rows])
+    return {row.model: value_of(row, places) for row in rows}
 
 
 def _folds(row: ModelRow, folds: int) -> str:
@@ -190,52 +145,67 @@ def _rich(block: Block, *, wide: bool) -> Table:
     # Not `console_table`: 80 columns leave no room for padding.
     title, padding = Text(heading(block.setting), style="bold"), (0, int(wide), 0, 0)
     table = Table(box=box.SIMPLE_HEAD, padding=padding, pad_edge=False, title=title, title_justify="left")
-    for name in _titles(block.setting) if wide else _narrow_cells(_titles(block.setting)):
+    titles = _titles(block)
+    shown = [i for i, name in enumerate(titles) if name and (wide or name != "seconds")]
+    if not wide:
+        titles = titles._replace(parameters="size", paper_unit=titles.paper_unit.replace(" ", "\n"))
+    for name in (titles[i] for i in shown):
         left = name in ("model", f"vs {REFERENCE}")
         table.add_column(name, justify="left" if left else "right", no_wrap=True, overflow="fold")
     rows = rows_of(block)
     best = best_of(rows)
     controls = any(row.control for row in rows)
-    for row, line in zip(rows, lines_of(rows, block.setting), strict=True):
+    for row, line in zip(rows, lines_of(block), strict=True):
         if row.control and controls:
             table.add_section()
             table.add_row(Text("controls", style="italic"))
             controls = False
-        cells = line if wide else _narrow_cells(line)
+        cells = line if wide else _narrow(line)
         style = "bold" if row.model in best else ""
-        table.add_row(*(Text(cell, style if i == 1 else "") for i, cell in enumerate(cells)))
+        table.add_row(*(Text(cells[i], style if i == 1 else "") for i in shown))
     return table
 
 
-def _narrow_cells(cells: Sequence[str]) -> list[str]:
-    """Cells or titles for 80 columns: broken where that is harmless, without seconds and the paper's spread."""
-    line = TableLine(*cells)
-    value, against = line.value.replace(" ± ", "±").replace(" (", "\n("), line.against.replace(", ", "\n")
-    size, quoted = line.parameters.replace("parameters", "size"), line.reported.partition(" ")[0]
-    return [line.model, value, line.folds, line.rank, against, size, quoted]
+def _narrow(line: TableLine) -> TableLine:
+    """A line for 80 columns: broken where that is harmless, without the spread of what stands beside the paper."""
+    return line._replace(
+        value=line.value.replace(" ± ", "±").replace(" (", "\n("),
+        against=line.against.replace(", ", "\n"),
+        paper_unit=line.paper_unit.partition(" ")[0],
+        reported=line.reported.partition(" ")[0],
+    )
 
 
-def _titles(setting: BlockSetting) -> list[str]:
-    return ["model", setting.metric, "folds", "rank", f"vs {REFERENCE}", "parameters", "seconds", "reported"]
+def _titles(block: Block) -> TableLine:
+    """Headings of the columns; that of the paper's unit is empty where there is nothing to show."""
+    column = paper_column(block.column)
+    unit = column.metric if column and _in_paper_unit(block) else ""
+    cost = ("parameters", "seconds")
+    return TableLine("model", block.setting.metric, "folds", "rank", f"vs {REFERENCE}", *cost, unit, "reported")
 
 
 def _markdown(block: Block) -> str:
-    rows = rows_of(block)
+    rows, titles = rows_of(block), _titles(block)
     best = best_of(rows)
     lines = []
-    for row, line in zip(rows, lines_of(rows, block.setting), strict=True):
+    for row, line in zip(rows, lines_of(block), strict=True):
         value = f"**{line.value}**" if row.model in best else line.value
-        lines.append(line._replace(value=value, model=f"{line.model} (control)" if row.control else line.model))
-    return markdown_rows(_titles(block.setting), lines)
+        line = line._replace(value=value, model=f"{line.model} (control)" if row.control else line.model)
+        lines.append([cell for cell, title in zip(line, titles, strict=True) if title])
+    return markdown_rows([title for title in titles if title], lines)
 
 
-def _raw(row: ModelRow, setting: BlockSetting) -> list[object]:
-    quoted, against = _reported(row, setting), row.against
+def _raw(row: ModelRow, block: Block) -> list[object]:
+    against, column = row.against, paper_column(block.column)
+    quoted = reported(row.model, column.name) if column else None
+    same = [r for r in rows_of(block, column.metric) if r.model == row.model] if column else []
+    in_paper_unit = (column.metric, same[0].mean, same[0].std) if column and same else ("", "", "")
     return [
         *(row.model, row.control, "" if row.diverged else row.mean, row.std, row.diverged, row.runs),
-        *(len(row.folds), setting.folds, row.rank),
+        *(len(row.folds), block.setting.folds, row.rank),
         *((against.difference, against.p, against.cells) if against else ("", "", "")),
         *(row.parameters[1], row.seconds),
+        *in_paper_unit,
         *((quoted.mean, quoted.std) if quoted else ("", "")),
     ]
 

@@ -14,6 +14,7 @@ from nacre._version import __version__
 from nacre.tasks.recipe import Precision, Profile, Recipe
 from nacre.tasks.task import Task, load_task
 from nacre.train.cell import Cell
+from nacre.train.final import Final, on_all_data
 from nacre.train.run_cell import run_cell
 from nacre.train.scale.worker_group import FAILURES
 
@@ -44,6 +45,7 @@ class Job:
     out: str  # the same on every node
     precision: Precision
     fingerprint: str  # of the driver's cell
+    final: Final | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def job_of(cell: Cell) -> Job:
         str(cell.out.resolve()),
         cell.precision,
         cell.fingerprint(),
+        cell.final,
     )
 
 
@@ -96,6 +99,8 @@ def _prepare(setup: Setup) -> None:
 def _run(job: Job, setup: Setup) -> dict[str, Any]:
     task = _task(job.recipe, setup.data_dir)
     cell = Cell(task, job.model, job.fold, job.seed, job.profile, Path(job.out), job.precision)
+    if job.final is not None:
+        cell = on_all_data(cell, job.final)
     if cell.fingerprint() != job.fingerprint:
         raise ValueError(f"{platform.node()} has other data for {job.recipe.name}; all nodes need the same files")
     return run_cell(cell)

@@ -8,7 +8,8 @@ from nacre._util.checks import there_are
 from nacre.layer.config import NACConfig
 from nacre.models._registry import has_heads, model_options, model_preset, model_space
 from nacre.models._search_space import Choice, Real, Space, Whole
-from nacre.tasks.recipe import NetworkRecipe, Recipe
+from nacre.tasks.recipe import Recipe
+from nacre.tasks.recipe_sections import NetworkRecipe
 
 LAYER = "layer."  # before the names of the model's own options
 _MOST_LAYERS = 2  # convolutions, dense layers; more if the recipe has more
@@ -22,11 +23,11 @@ _TRAINING: Space = {
 }
 
 
-def space_of(recipe: Recipe, model: str, only: Sequence[str] = ()) -> Space:
+def space_of(recipe: Recipe, model: str, only: Sequence[str] = (), *, convolutions: bool = True) -> Space:
     """What is searched for a model on a task: training, what surrounds the layer, and the layer's own options.
 
     Bounds are widened where necessary, so that the recipe itself is a point of the space. `only` names what to
-    search; empty for all.
+    search; empty for all. Without `convolutions` none are searched: networks whose rows only ask cannot have them.
 
     Example:
         >>> from nacre.tasks.recipe import load_recipe
@@ -37,7 +38,8 @@ def space_of(recipe: Recipe, model: str, only: Sequence[str] = ()) -> Space:
     space["d_model"] = Whole(16, 128, log=True)
     if has_heads(model):
         space["num_heads"] = Choice((1, 2, 4, 8, 16))
-    space |= _convolutions(recipe.network) | _dense_layers(recipe.network)
+    space |= _convolutions(recipe.network) if convolutions else {}
+    space |= _dense_layers(recipe.network)
     space["dropout"] = Real(0.0, 0.5)
     space |= {LAYER + option: dimension for option, dimension in model_space(model).items()}
     for name in only:

@@ -54,8 +54,8 @@ def run_tuning(tune: Tune) -> optuna.Study:
     whole("trials", tune.trials, 1)
     model_info(tune.model)  # refuses unknown names
     recipe = load_recipe(tune.task).at(tune.profile)
-    space = space_of(recipe, tune.model, tune.only)
     task = load_task(recipe, tune.data_dir)
+    space = space_of(recipe, tune.model, tune.only, convolutions=task.data.query_only is None)
     if whole("folds", tune.folds, 1) > len(task.splits):
         raise ValueError(f"folds must be at most {len(task.splits)} for {recipe.name}, got {tune.folds}")
     out = tune.out or Path("tuning") / recipe.name / model_folder(tune.model)

@@ -2,7 +2,7 @@
 // One run: its circuit, its curves, and what becomes of them when something is silenced.
 (function (nacre) {
   const { html, format } = nacre;
-  const GATES = { phi: "φ, content target", omega: "ω, decay rate", t: "t, internal time", match: "match", logits: "a, logit",
+  const GATES = { phi: "φ, content target", omega: "ω, decay rate", t: "t, internal time", match: "match", effect: "s, effect of the value", logits: "a, logit",
     keys: "effective keys" };
 
   nacre.View = class {

@@ -1,0 +1,52 @@
+"""Frames of pandas as tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from nacre.data.tables.cells import Table, require_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def table_of(frame: pd.DataFrame, name: str, group: str | None, texts: Mapping[str, str], gaps: bool) -> Table:
+    """A frame of pandas as a table; the columns `texts` become text."""
+    import pandas as pd
+
+    path = Path(name)
+    if not isinstance(frame, pd.DataFrame) or frame.empty:
+        raise ValueError(f"frame must be a pandas.DataFrame with rows, got {type(frame).__name__}")
+    if path.name != name:
+        raise ValueError(f"name must be fit for a file name, got {name!r}")
+    names = [str(column) for column in frame.columns]
+    twice = next((column for column, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}: column {twice!r} is there twice; rename one of them")
+    for column, role in ({**texts} | ({} if group is None else {group: "group"})).items():
+        require_column(path, names, role, column)
+    plain = frame.set_axis(names, axis=1).reset_index(drop=True)  # which copies no cells
+    for column in names:
+        cells = _plain(cast("pd.Series", plain[column]), column in texts)
+        if cells is not None:
+            plain[column] = cells
+    return Table(path, plain, ",", ".", "", gaps)
+
+
+def _plain(cells: pd.Series, text: bool) -> pd.Series | None:
+    """A column as numbers, dates or text of numpy's types, missing cells staying missing; None if it is that."""
+    import pandas as pd
+
+    if text and not pd.api.types.is_object_dtype(cells.dtype):
+        return cells.astype(str).astype(object).where(cells.notna(), None)
+    extended = isinstance(cells.dtype, pd.api.extensions.ExtensionDtype)
+    if not extended or pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        return None
+    if pd.api.types.is_numeric_dtype(cells.dtype) and not pd.api.types.is_bool_dtype(cells.dtype):
+        return pd.Series(cells.to_numpy(np.float64, na_value=np.nan))
+    return cells.astype(object).where(cells.notna(), None)

@@ -1,0 +1,177 @@
+"""Long tables, one row for each observed value: made rows of one stamp, or kept as events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nacre.data.tables.cells import Table
+from nacre.data.tables.columns import Columns
+from nacre.data.tables.reading import Duplicates, Reading, runs_of_equal
+from nacre.data.tables.sequences import CsvRows, order_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_VARIABLES = 1000
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What was observed, in the order of the rows that it belongs to.
+
+    Attributes:
+        row: [M] rows of the table of stamps, ascending.
+        variable: [M] what was observed, an index into `names`.
+        value: [M] its value, float32.
+        names: The variables.
+    """
+
+    row: NDArray[np.int64]
+    variable: NDArray[np.int64]
+    value: NDArray[np.float32]
+    names: tuple[str, ...]
+
+
+def read_long(
+    table: Table,
+    time: str,
+    group: str | None,
+    stamps: NDArray[np.float64],
+    reading: Reading,
+    names: tuple[str, ...] | None,
+) -> tuple[Table, Observations]:
+    """A table with one row for each stamp of each group, without `variable` and `value`, and what these say.
+
+    Rows of a group are sorted by their stamps. What other columns hold at a stamp is the first filled cell there.
+
+    Args:
+        table: The long table.
+        time: Its column of stamps.
+        group: Its column of groups; None for one group.
+        stamps: [N] its stamps as numbers.
+        reading: How it is read.
+        names: The variables that count, in order; None for all, sorted.
+    """
+    code, names = _variables(table, reading.variable, names)
+    value = table.numbers(reading.value, "value")
+    rows = order_rows(table, time, group, stamps, Reading(sort=True, duplicates=Duplicates.KEEP))
+    first = runs_of_equal(rows.group, rows.time)
+    run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(rows.row))))
+    code, value = code[rows.row], value[rows.row]
+    there = (code >= 0) & ~np.isnan(value)
+    found = Observations(run[there], code[there], value[there].astype(np.float32), names)
+    if reading.duplicates != Duplicates.KEEP:
+        found = _once(table, found, rows.row[there], reading)
+    others = [name for name in table.frame.columns if name not in (reading.variable, reading.value)]
+    frame = table.frame[others].iloc[rows.row[first]].reset_index(drop=True)
+    for name in others:
+        if name not in (time, group):
+            _first_filled(frame, name, table.cells(name).iloc[rows.row], run)
+    clash = next((name for name in names if name in others), None)
+    if clash is not None:
+        raise ValueError(f"{table.path}: {clash!r} is a column and a variable; rename one of them")
+    return replace(table, frame=frame, origin=rows.row[first]), found
+
+
+def with_columns(table: Table, found: Observations) -> Table:
+    """The table of stamps with a column for each variable, empty where it was not observed."""
+    import pandas as pd
+
+    wide = np.full((len(table.frame), len(found.names)), np.nan, np.float32)
+    wide[found.row, found.variable] = found.value
+    columns = pd.DataFrame(wide, columns=list(found.names), copy=False)
+    return replace(table, frame=pd.concat([table.frame, columns], axis=1))
+
+
+def event_rows(
+    columns: Columns, rows: CsvRows, others: NDArray[np.float32], found: Observations
+) -> tuple[CsvRows, NDArray[np.float32]]:
+    """Rows that are events, and [M, 2] the input and the value of each.
+
+    Static inputs come with the first row of their group, before what was observed there. A group of which nothing
+    was observed is one event without a value.
+
+    Args:
+        columns: What the columns are.
+        rows: The rows of the table of stamps.
+        others: [R, F] static inputs of these rows, at their places among all inputs.
+        found: What was observed, by rows of that table.
+    """
+    place = np.empty(len(rows.row), np.int64)
+    place[rows.row] = np.arange(len(rows.row))  # where each row of the table lies among `rows`
+    static = np.array(columns.static_inputs, np.int64)
+    hot = np.isin(static, columns.one_hot)
+    values = others[rows.first][:, static]  # [G, S]
+    group, column = np.nonzero(~np.isnan(values) & (~hot | (values > 0)))
+    shift = np.array([columns.inputs.index(name) for name in found.names], np.int64)
+    row = np.concatenate([rows.first[group], place[found.row]])
+    variable = np.concatenate([static[column], shift[found.variable]])
+    value = np.concatenate([values[group, column], found.value])
+    silent = np.setdiff1d(np.arange(len(rows.groups)), rows.group[row])
+    row = np.concatenate([row, rows.first[silent]])
+    variable = np.concatenate([variable, np.zeros(len(silent), np.int64)])
+    value = np.concatenate([value, np.full(len(silent), np.nan, np.float32)])
+    order = np.argsort(row, kind="stable")
+    row = row[order]
+    events = CsvRows(rows.row[row], rows.time[row], rows.group[row], rows.groups)
+    return events, np.stack([variable[order].astype(np.float32), value[order]], 1)
+
+
+def _variables(
+    table: Table, name: str, known: tuple[str, ...] | None
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[N] what each row observed, -1 for none of the variables that count, and their names."""
+    import pandas as pd
+
+    code, found = pd.factorize(table.filled(name, "variable").astype(str))
+    listed = [str(variable) for variable in found]
+    names = tuple(sorted(listed)) if known is None else known
+    lost = [variable for variable in names if variable not in set(listed)]
+    if known is not None and len(lost) == len(names):
+        raise ValueError(
+            f"{table.path}: column {name!r} holds none of the variables {', '.join(map(repr, names[:20]))}; "
+            f"it holds {', '.join(map(repr, listed[:20]))}"
+        )
+    if len(names) > MOST_VARIABLES:
+        raise ValueError(
+            f"{table.path}: column {name!r} has {len(names):,} different variables, at most {MOST_VARIABLES:,} "
+            "can be inputs; is it the right column?"
+        )
+    number = {variable: place for place, variable in enumerate(names)}
+    return np.array([number.get(variable, -1) for variable in listed], np.int64)[code], names
+
+
+def _once(table: Table, found: Observations, origin: NDArray[np.int64], reading: Reading) -> Observations:
+    """Each variable once at each stamp: the mean of its values, or refused if there are several."""
+    cell = found.row * len(found.names) + found.variable
+    order = np.argsort(cell, kind="stable")
+    twice = np.flatnonzero(np.diff(cell[order]) == 0)
+    if not len(twice):
+        return found
+    if reading.duplicates == Duplicates.ERROR:
+        here = order[twice[0] + 1]
+        more = f" ({len(twice) - 1:,} more rows like that)" if len(twice) > 1 else ""
+        raise ValueError(
+            f"{table.place(int(origin[here]))}: {found.names[found.variable[here]]!r} has a value at this stamp "
+            f"already; keep one row, or say duplicates='mean', or duplicates='keep' with missing='events'{more}"
+        )
+    first = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    sums = np.add.reduceat(found.value[order].astype(np.float64), first)
+    value = (sums / np.diff(np.append(first, len(order)))).astype(np.float32)
+    kept = order[first]
+    return Observations(found.row[kept], found.variable[kept], value, found.names)
+
+
+def _first_filled(frame: pd.DataFrame, name: str, cells: pd.Series, run: NDArray[np.int64]) -> None:
+    """Fill the empty cells of a column by the first filled one of the same stamp."""
+    empty = frame[name].isna().to_numpy()
+    there = cells.notna().to_numpy() & empty[run]
+    if there.any():
+        runs, first = np.unique(run[there], return_index=True)
+        column = frame[name].copy()
+        column.iloc[runs] = cells.to_numpy()[there][first]
+        frame[name] = column
