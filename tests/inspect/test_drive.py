@@ -15,7 +15,8 @@ from nacre.inspect.recording.outputs import windows_of
 from nacre.inspect.recording.run import AT_ONCE, record_run
 from nacre.io import load, save
 from nacre.layer.trace import BACKBONE
-from nacre.tasks.recipe import SplitRecipe, load_recipe, to_toml
+from nacre.tasks.recipe import load_recipe, to_toml
+from nacre.tasks.recipe_sections import SplitRecipe
 from nacre.tasks.task import load_task
 from nacre.train.evaluate import outputs_of, predict, score
 from support.drive import episode, write_episode
@@ -88,11 +89,7 @@ def test_the_answer_at_each_moment_is_the_networks_answer_to_its_window(drive):
             batch = task.data.batch(moment.view(1))
             with torch.no_grad():
                 want = network(batch.x, batch.time, batch.key_padding_mask)[0]
-            torch.testing.assert_close(output[i], want, atol=1e-5, rtol=1e-5)
-        batch = task.data.batch(index[FRAMES - 1 :])  # as in the recording: products have the same last bits
-        with torch.no_grad():
-            want = network(batch.x, batch.time, batch.key_padding_mask)
-        assert torch.equal(output[FRAMES - 1 : len(index)], want)
+            torch.testing.assert_close(output[i], want, atol=1e-5, rtol=1e-5)  # last bits depend on the processor
 
 
 def test_a_step_of_a_drive_is_the_last_query_of_its_window(drive):
