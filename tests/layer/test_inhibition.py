@@ -34,6 +34,17 @@ def test_values_are_summed_with_the_effect_of_the_third_motor_neuron(kernels, in
     torch.testing.assert_close(y, layer.out_proj(heads))
 
 
+def test_a_new_layer_excites_all_alike():
+    layer, x, time = layer_and_inputs()
+    _, first = layer(x, time=time, return_trace=True)
+    layer.reset_parameters()
+    _, again = layer(x, time=time, return_trace=True)
+    for trace in (first, again):
+        effect = trace.effect[trace.valid]
+        assert (effect - 1).abs().max() <= 0.1
+        assert len(effect.unique()) > 100  # and yet every neuron behind it learns
+
+
 def test_what_inhibits_is_subtracted():
     layer, x, time = layer_and_inputs()
     weights, last = layer.backbone.weights, layer.out_proj

@@ -28,6 +28,8 @@ from nacre.layer.trace import Observer, Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
 from nacre.wiring.wiring import Wiring
 
+EFFECT_START = 0.1  # how far effects lie from 1 in a new layer, at most
+
 
 @saveable("NAC")
 class NAC(nn.Module):
@@ -128,6 +130,7 @@ class NAC(nn.Module):
         if config.match != Match.NONE:
             self.match = MatchSynapse(heads, width, config.match, config.gain, bias=bias, **factory)
         self.out_proj = nn.Linear(config.d_model, config.d_model, bias=bias, **factory)
+        self._soften_effects()
 
     def reset_parameters(self) -> None:
         """Draw new weights from torch's global generator."""
@@ -136,6 +139,12 @@ class NAC(nn.Module):
         for part in (self.time_gate, self.match):
             if part is not None:
                 part.reset_parameters()
+        self._soften_effects()
+
+    def _soften_effects(self) -> None:
+        """Let effects begin near 1 for all pairs: others are noise on the values, and slow learning down."""
+        if self.config.inhibition:
+            nn.init.constant_(self.backbone.weights.output_scale[:, 2], EFFECT_START)
 
     @explain(ARGUMENTS)
     def forward(

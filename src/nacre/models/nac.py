@@ -110,9 +110,10 @@ for _name, (_preset, _summary) in VARIANTS.items():
     _register(_name, _preset, _summary)
 
 
-# Version 3: clock neurons, near keys, and a small circuit. Version 4: inhibition.
+# Version 3: clock neurons, near keys, and a small circuit. Version 4: inhibition. Version 5: it starts near 1 for
+# all values.
 @register(
-    _info("nac-plus", "a small circuit that senses elapsed time", paper="nacre, after NAC", version=4),
+    _info("nac-plus", "a small circuit that senses elapsed time", paper="nacre, after NAC", version=5),
     PLUS_SPACE,
     PLUS,
 )
