@@ -82,6 +82,17 @@ def test_found_counts_the_choices_that_hold_the_item():
     _, trace = net.layer(sample.x, return_trace=True)
     hits = [sample.place[b] in trace.index[b, h, -1] for b in range(20) for h in range(trace.index.shape[1])]
     assert net.found(sample) == pytest.approx(sum(hits) / len(hits))
+    assert net.layer.observer is None
+
+
+def test_a_trained_network_is_asked_at_other_lengths_too(monkeypatch):
+    monkeypatch.setattr(recall_run, "_HELD_OUT", 160)
+    one = RecallRun("key", ModelSpec.parse("nac-plus"), 8, 3, 0, ask_at=(5, 40))
+    got = one.do(quiet)
+    assert [row["length"] for row in got["asked_at"]] == [5, 40]
+    assert [row["accuracy"] * 20 % 1 for row in got["asked_at"]] == pytest.approx([0, 0])  # of 20 sequences each
+    assert got["asked_at"][0]["found"] == 1 > got["asked_at"][1]["found"]  # 16 keys hold all of 5 steps
+    assert got | {"asked_at": []} == run().do(quiet)
 
 
 def test_a_guess_counts_values(monkeypatch):

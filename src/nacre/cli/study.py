@@ -36,13 +36,17 @@ def study_recall(
     ] = None,
     seeds: Annotated[int, Option(help="How many seeds, from 0 on.", min=1)] = 1,
     steps: Annotated[int, Option(help="Training steps.", min=1)] = 1500,
+    ask_at: Annotated[
+        list[int] | None,
+        Option(help="Ask the trained networks at this length, too; repeated.", min=3, show_default="none"),
+    ] = None,
     out: Results = Path("studies/recall"),
 ) -> None:
     """Can a model find one item among many? Trains it on associative recall, and shows what its keys hold."""
     from nacre.study.recall.command import MODELS, Recall, run_recall
 
     questions = question or [Question.KEY]
-    run_recall(Recall(model or MODELS, questions, length or [64], top_k or [], seeds, steps, out))
+    run_recall(Recall(model or MODELS, questions, length or [64], top_k or [], seeds, steps, ask_at or [], out))
 
 
 @study.command("frozen")

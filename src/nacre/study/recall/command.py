@@ -28,6 +28,7 @@ class Recall:
     top_k: Sequence[int] = ()  # keys a query attends to, for NAC layers; empty for each layer's own
     seeds: int = 1  # how many, from 0 on
     steps: int = 1500  # of training
+    ask_at: Sequence[int] = ()  # other lengths at which trained networks are asked
     out: Path = Path("studies/recall")
 
 
@@ -61,6 +62,7 @@ def _runs(study: Recall) -> Iterator[RecallRun]:
         choice("question", question, Question)
     for length in study.lengths:
         whole("length", length, 3)
+    ask_at = tuple(whole("ask_at", length, 3) for length in study.ask_at)
     if Question.TIME in study.questions:
         for spec in specs:
             _require_any_order(spec)
@@ -69,7 +71,7 @@ def _runs(study: Recall) -> Iterator[RecallRun]:
             for length in study.lengths:
                 for spec in specs:
                     for chosen in _with_keys(spec, study.top_k):
-                        yield RecallRun(question, chosen, length, whole("steps", study.steps, 1), seed)
+                        yield RecallRun(question, chosen, length, whole("steps", study.steps, 1), seed, ask_at)
 
 
 def _require_any_order(spec: ModelSpec) -> None:
@@ -90,4 +92,5 @@ def _with_keys(spec: ModelSpec, top_k: Sequence[int]) -> list[ModelSpec]:
 
 def _describe(result: dict[str, Any]) -> str:
     found = "" if result["found"] is None else f", found {result['found']:.2f}"
-    return f"[bold]accuracy {result['accuracy']:.3f}[/]{found}, {result['seconds']:.0f} s"
+    also = "".join(f", {r['accuracy']:.3f} at {r['length']:,} steps" for r in result["asked_at"])
+    return f"[bold]accuracy {result['accuracy']:.3f}[/]{found}{also}, {result['seconds']:.0f} s"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from nacre.layer.attention import NAC
+from nacre.layer.backbone import NeuronStates
+from nacre.layer.pairs import Gates
+from nacre.layer.trace import Scene
 from nacre.study.recall.data import VALUES, WIDTH, Sample, draw
 from nacre.study.spec import ModelSpec
 
@@ -43,35 +48,46 @@ class RecallNetwork(nn.Module):
 
     def forward(self, sample: Sample) -> Tensor:
         """Scores [B, VALUES] of each value."""
-        if self._can_ask_alone(sample):
-            x, times = sample.x, _query_and_key_times(sample)
-            return self.read(self.layer(x[:, -1:], x, x, **times)[:, 0])
-        return self.read(self.layer(sample.x, time=sample.time if self._uses_time else None)[:, -1])
+        return self.read(self.layer(sample.x, **self._words(sample))[:, -1])
 
     def found(self, sample: Sample) -> float | None:
         """Share of the heads' selections that hold the item asked for; None where the model selects no keys."""
         if not self._selects:
             return None
-        x = sample.x
-        if self._can_ask_alone(sample):
-            _, trace = self.layer(x[:, -1:], x, x, **_query_and_key_times(sample), return_trace=True)
-        else:
-            _, trace = self.layer(x, time=sample.time, return_trace=True)
-        hit = (trace.index == sample.place.view(-1, 1, 1, 1)) & trace.valid
+        with _Chosen.by(self.layer) as chosen:
+            self(sample)
+        hit = (chosen.index == sample.place.view(-1, 1, 1, 1)) & chosen.valid
         return hit[:, :, -1].any(-1).float().mean().item()
 
-    def _can_ask_alone(self, sample: Sample) -> bool:
-        """Whether the last step can be asked without the others: the same answer, much faster.
-
-        A layer that senses the order of steps must be told it, by time stamps or by all steps.
-        """
-        if not self._selects or not isinstance(self.layer, NAC):
-            return False
-        return sample.time is not None or not (self.layer.config.clock or self.layer.config.near)
+    def _words(self, sample: Sample) -> dict[str, Tensor | None]:
+        words = {"time": sample.time if self._uses_time else None}
+        if getattr(self.layer, "takes_key_only", False):  # the last step alone is read
+            shape = sample.x.shape[:2]
+            words["key_only"] = (torch.arange(shape[1]) < shape[1] - 1).expand(shape)
+        return words
 
 
-def _query_and_key_times(sample: Sample) -> dict[str, Tensor]:
-    return {} if sample.time is None else {"time": sample.time[:, -1:], "key_time": sample.time}
+class _Chosen:
+    """An observer that keeps which keys were chosen, and nothing else of the pairs."""
+
+    index: Tensor  # [B, H, T, K]
+    valid: Tensor
+
+    def begin(self, scene: Scene) -> None:
+        self.index, self.valid = scene.index, scene.valid
+
+    def see(self, rows: slice, gates: Gates, neurons: NeuronStates) -> None:
+        pass
+
+    @classmethod
+    @contextmanager
+    def by(cls, layer: nn.Module) -> Iterator[_Chosen]:
+        assert isinstance(layer, NAC)
+        layer.observer = chosen = cls()
+        try:
+            yield chosen
+        finally:
+            layer.observer = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,7 @@ class RecallRun:
     length: int  # steps of a sequence, at least 2
     steps: int  # of training
     seed: int  # of weights and sequences
+    ask_at: tuple[int, ...] = ()  # other lengths at which the trained network is asked
 
     def path(self, out: Path) -> Path:
         """Its result file."""
@@ -123,14 +140,18 @@ class RecallRun:
             "accuracy": curve[-1]["accuracy"],
             "found": curve[-1]["found"],
             "curve": curve,
+            "asked_at": [
+                {"length": length} | score(net, held_out(self.question, length, _HELD_OUT // 8))
+                for length in self.ask_at
+            ],
             "parameters": sum(p.numel() for p in net.parameters()),
             "budget": {"batch": BATCH, "learning_rate": RATE, "gradient_norm": CLIP, "held_out": _HELD_OUT},
         }
 
 
-def held_out(question: str, length: int) -> Sample:
+def held_out(question: str, length: int, count: int | None = None) -> Sample:
     """Sequences that no run trains on, the same for all."""
-    return draw(question, _HELD_OUT, length, torch.Generator().manual_seed(_HELD_OUT_SEED))
+    return draw(question, count or _HELD_OUT, length, torch.Generator().manual_seed(_HELD_OUT_SEED))
 
 
 def guessed(question: str, length: int) -> float:
