@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -148,10 +149,11 @@ def test_of_equal_scores_the_later_key_wins(dtype):
     q = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
     k = torch.randint(-1, 2, (2, 2, 60, 2)).to(dtype)
     padding = torch.rand(2, 60) < 0.3
-    got = exact_topk(q, k, 5, key_padding_mask=padding)
-    check(got, q, k, padding, 5, lambda x, keys, usable, i: exact_keys(x, keys, usable, 5))
-    got = exact_topk(q, k, 5, key_padding_mask=padding, causal=True)
-    check(got, q, k, padding, 5, lambda x, keys, usable, i: exact_keys(x, keys, up_to(usable, i), 5))
+    for function in (exact_topk, partial(sqrt_topk, reach=60)):  # so far, all blocks are searched
+        got = function(q, k, 5, key_padding_mask=padding)
+        check(got, q, k, padding, 5, lambda x, keys, usable, i: exact_keys(x, keys, usable, 5))
+        got = function(q, k, 5, key_padding_mask=padding, causal=True)
+        check(got, q, k, padding, 5, lambda x, keys, usable, i: exact_keys(x, keys, up_to(usable, i), 5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

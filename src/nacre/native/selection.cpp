@@ -2,11 +2,9 @@
 //
 // Queries are visited in the order of their best block, so that a block of keys is read from memory once for many
 // queries, however long the sequence is.
-#include <algorithm>
-#include <limits>
 #include <vector>
 
-#include "vector.h"
+#include "best_keys.h"
 
 extern "C" struct Search {
   int64_t series, heads, queries, keys, width;  // series = B * H sequences of T queries and S keys
@@ -24,15 +22,8 @@ extern "C" struct Search {
 namespace {
 
 constexpr int64_t kMostQueries = 16384, kFewestQueries = 256;  // sorted by block at a time
+constexpr int64_t kMostScanned = 64;  // keys of a query: `BestInLanes` keeps them by insertion
 constexpr int64_t kBlocksPerJob = 64;  // a multiple of all vector widths: threads never share a vector of centroids
-
-// An integer that orders like the score.
-template <typename T> inline Bits<T> ordered(Vec<T> score) {
-  Bits<T> bits;
-  score += T(0);  // turns -0 into 0
-  std::memcpy(&bits, &score, sizeof bits);
-  return bits ^ ((bits >> (8 * sizeof(T) - 1)) & std::numeric_limits<Int<T>>::max());
-}
 
 // Columns of keys or centroids: [columns / width of a vector, D] vectors, and which of them count.
 template <typename T> struct Columns {
@@ -58,51 +49,13 @@ template <typename T> struct Columns {
       Vec<T> s[4] = {};
       for (int64_t d = 0; d < depth; ++d)
         for (int i = 0; i < 4; ++i) s[i] += q[d] * value[(v + i) * depth + d];
-      for (int i = 0; i < 4; ++i) out[v + i] = usable[v + i] ? ordered<T>(s[i]) : lowest;
+      for (int i = 0; i < 4; ++i) out[v + i] = usable[v + i] ? ordered(s[i]) : lowest;
     }
     for (; v < end; ++v) {
       Vec<T> s = {};
       for (int64_t d = 0; d < depth; ++d) s += q[d] * value[v * depth + d];
-      out[v] = usable[v] ? ordered<T>(s) : lowest;
+      out[v] = usable[v] ? ordered(s) : lowest;
     }
-  }
-};
-
-// The best of many candidates, offered in ascending order of position; of equal scores the later wins.
-template <typename T> struct Best {
-  static constexpr Int<T> kLowest = std::numeric_limits<Int<T>>::min();  // marks what may not be chosen
-  const int64_t room;
-  int64_t found = 0;
-  Int<T> bar = kLowest + 1;                      // scores below it are of no use
-  std::vector<std::pair<Int<T>, int64_t>> item;  // score and position, best first
-
-  explicit Best(int64_t count) : room(count), item(count) {}
-
-  void clear() { found = 0, bar = kLowest + 1; }
-
-  void offer(Int<T> score, int64_t position) {
-    int64_t at = found < room ? found++ : room - 1;
-    for (; at > 0 && item[at - 1].first <= score; --at) item[at] = item[at - 1];
-    item[at] = {score, position};
-    if (found == room) bar = item.back().first;
-  }
-
-  // Offer the scores of columns [0, count), the first of which is at `position`.
-  void offer_all(const Bits<T>* score, int64_t count, int64_t position) {
-    constexpr int w = kWidth<T>;
-    for (int64_t v = 0; v * w < count; ++v) {
-      const Bits<T> hit = score[v] >= (Bits<T>{} + bar);
-      uint64_t words[4], any = 0;
-      std::memcpy(words, &hit, sizeof hit);
-      for (uint64_t word : words) any |= word;
-      if (!any) continue;
-      for (int i = 0; i < w && v * w + i < count; ++i)
-        if (score[v][i] >= bar) offer(score[v][i], position + v * w + i);
-    }
-  }
-
-  void sort_by_position() {
-    std::sort(item.begin(), item.begin() + found, [](const auto& a, const auto& b) { return a.second < b.second; });
   }
 };
 
@@ -127,6 +80,9 @@ template <typename T> struct Series {
 
   // Rank of the first key of a block; near-equal blocks, but causal ones are counted from the start.
   int64_t edge(int64_t b) const { return causal ? std::min(b * size, count) : b * count / blocks; }
+
+  // Whether every query looks into all blocks, and for few keys: then blocks are of no use.
+  bool scanned(int64_t selected) const { return wanted >= blocks && selected <= kMostScanned; }
 
   int64_t widest() const { return causal ? size : (count + blocks - 1) / std::max<int64_t>(blocks, 1); }
 
@@ -192,6 +148,45 @@ void select_queries(const Search& s, int64_t number, const Series<T>& series, in
   }
 }
 
+// The same for few keys, where every query looks at all: queries side by side in lanes, keys one after the other.
+template <typename T>
+void scan_queries(const Search& s, int64_t number, const Series<T>& series, int64_t from, int64_t to) {
+  typedef WideBits<T> Ints;
+  constexpr int lanes = kLength<Wide<T>>, kAtOnce = 4;  // keys: hides the latency of additions
+  const T* query = static_cast<const T*>(s.query) + number * s.queries * s.width;
+  const T* key = static_cast<const T*>(s.key) + number * s.keys * s.width;
+  std::vector<Wide<T>> q(s.width);
+  BestInLanes<T> best(s.selected);
+  for (int64_t t = from; t < to; t += lanes) {
+    const int64_t count = std::min<int64_t>(lanes, to - t);
+    Ints seen = {}, near = {};
+    for (int64_t i = 0; i < count; ++i) {
+      seen[i] = series.seen[t + i], near[i] = series.near_first[t + i];
+      for (int64_t d = 0; d < s.width; ++d) q[d][i] = query[(t + i) * s.width + d];
+    }
+    const int64_t most = *std::max_element(series.seen + t, series.seen + t + count);
+    best.clear();
+    for (int64_t first = 0; first < most; first += kAtOnce) {
+      const T* k[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i) k[i] = key + series.order[std::min(first + i, most - 1)] * s.width;
+      Wide<T> score[kAtOnce] = {};
+      for (int64_t d = 0; d < s.width; ++d)
+        for (int i = 0; i < kAtOnce; ++i) score[i] += q[d] * k[i][d];
+      for (int i = 0; i < kAtOnce; ++i) {
+        const Int<T> rank = first + i;
+        const Ints ranks = Ints{} + rank, is_near = (ranks >= near) & (ranks < near + Int<T>(s.near));
+        best.offer(ordered(score[i]), rank, (ranks < seen) & ~is_near);
+      }
+    }
+    const std::vector<Ints>& found = best.sorted();
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t j = 0; j < s.selected && best.holds(found[j][i]); ++j) {
+        const int64_t place = (number * s.queries + t + i) * s.selected + j;
+        s.index[place] = series.order[found[j][i]], s.valid[place] = 1;
+      }
+  }
+}
+
 template <typename T> void search(const Search& s, int threads) {
   const int64_t chunk = std::clamp(s.series * s.queries / (4 * threads), kFewestQueries, kMostQueries);
   const int64_t chunks = (s.queries + chunk - 1) / chunk;
@@ -199,7 +194,7 @@ template <typename T> void search(const Search& s, int threads) {
   int64_t most = 0;  // blocks of a series
   for (int64_t number = 0; number < s.series; ++number) {
     series[number].prepare(s, number);
-    most = std::max(most, series[number].blocks);
+    if (!series[number].scanned(s.selected)) most = std::max(most, series[number].blocks);
   }
   const int64_t groups = (most + kBlocksPerJob - 1) / kBlocksPerJob;
 #pragma omp parallel num_threads(threads)
@@ -208,13 +203,15 @@ template <typename T> void search(const Search& s, int threads) {
     for (int64_t job = 0; job < s.series * groups; ++job) {
       const int64_t number = job / groups, first = job % groups * kBlocksPerJob;
       const T* key = static_cast<const T*>(s.key) + number * s.keys * s.width;
+      if (series[number].scanned(s.selected)) continue;
       for (int64_t b = first; b < std::min(first + kBlocksPerJob, series[number].blocks); ++b)
         series[number].cut_block(key, s.width, b);
     }
 #pragma omp for schedule(dynamic)
     for (int64_t job = 0; job < s.series * chunks; ++job) {
-      const int64_t number = job / chunks, from = job % chunks * chunk;
-      select_queries(s, number, series[number], from, std::min(from + chunk, s.queries));
+      const int64_t number = job / chunks, from = job % chunks * chunk, to = std::min(from + chunk, s.queries);
+      if (series[number].scanned(s.selected)) scan_queries(s, number, series[number], from, to);
+      else select_queries(s, number, series[number], from, to);
     }
   }
 }

@@ -28,6 +28,7 @@ constexpr int kWideBytes = 32;
 #endif
 // As wide as the processor has them.
 template <typename T> using Wide = typename Simd<T, kWideBytes>::Vec;
+template <typename T> using WideBits = typename Simd<T, kWideBytes>::Bits;
 
 template <typename V> using Element = std::remove_reference_t<decltype(std::declval<V&>()[0])>;
 template <typename V> constexpr int kLength = sizeof(V) / sizeof(Element<V>);
@@ -42,6 +43,14 @@ template <typename V> inline Element<V> sum(V v) {
   Element<V> s = 0;
   for (int i = 0; i < kLength<V>; ++i) s += v[i];
   return s;
+}
+
+// Whether any lane of a mask is set.
+template <typename M> inline bool any(M mask) {
+  uint64_t words[sizeof mask / 8], found = 0;
+  std::memcpy(words, &mask, sizeof mask);
+  for (uint64_t word : words) found |= word;
+  return found;
 }
 
 // Between low and high; NaN stays NaN.
