@@ -12,8 +12,7 @@ from torch import Tensor
 from nacre._util.budget import afford
 from nacre.layer.circuit import NCPCell
 from nacre.layer.synapses import CircuitWeights, WiredModule, pick
-from nacre.native.circuit import Circuit
-from nacre.native.program import compile_rows
+from nacre.native.program import Circuit, compile_rows
 from nacre.wiring.builders import DEFAULT_SETTLE_STEPS
 from nacre.wiring.wiring import Wiring
 

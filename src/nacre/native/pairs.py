@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nacre.native import library
-from nacre.native.circuit import Circuit
 from nacre.native.library import call, torch_grads
+from nacre.native.program import Circuit
 
 # As in gates.h.
 PHI_CODES = {"sigmoid": 0, "tanh": 1, "linear": 2}
