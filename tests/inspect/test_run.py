@@ -10,6 +10,7 @@ import torch
 
 from nacre import NAC
 from nacre.data.dataset import UNSCORED
+from nacre.data.splits import spread
 from nacre.inspect import Lesion, Recording
 from nacre.inspect.analysis.rerun import Rerun, metric_of_samples
 from nacre.inspect.recording import run as inspect_run
@@ -98,7 +99,7 @@ def one_by_one(network, data, index):
 
 def test_answers_in_a_recording_are_those_that_are_scored(run_of):
     run, recording, task, network = run_of
-    index = task.splits[1].test[:3]
+    index = spread(task.splits[1].test, 3)
     assert recording.path == run / "inspect"
     assert recording.samples == 3
     for sample, out in enumerate(one_by_one(network, task.data, index)):
@@ -118,7 +119,7 @@ def test_answers_in_a_recording_are_those_that_are_scored(run_of):
 
 def test_the_layer_in_a_recording_is_the_layer(run_of):
     _, recording, task, network = run_of
-    index = task.splits[1].test[:3]
+    index = spread(task.splits[1].test, 3)
     layer = recording.layers[NAC_LAYER]
     assert list(recording.layers) == [NAC_LAYER]
     for sample in range(3):
@@ -146,7 +147,7 @@ def test_where_a_network_answers_once_its_curve_is_what_it_reads_of_each_state(r
         assert not recording.about.once
         return
     assert recording.about.once
-    index = task.splits[1].test[:3]
+    index = spread(task.splits[1].test, 3)
     for sample in range(3):
         batch = task.data.batch(index[sample : sample + 1])
         tokens, time, padding, base, _ = network.tokens(batch.x, batch.time, batch.key_padding_mask)
@@ -158,7 +159,7 @@ def test_where_a_network_answers_once_its_curve_is_what_it_reads_of_each_state(r
 
 def test_truth_is_the_datas_own(run_of):
     _, recording, task, _ = run_of
-    index, data = task.splits[1].test[:3], task.data
+    index, data = spread(task.splits[1].test, 3), task.data
     truth = recording.array("truth")
     assert truth.dtype == (np.int64 if data.kind.has_classes else np.float32)
     for sample in range(3):
@@ -176,7 +177,7 @@ def test_a_recording_of_a_run_says_what_it_is_of(run_of):
     _, recording, task, _ = run_of
     about, data = recording.about, task.data
     assert about.name == "my, nac, fold 1, seed 0"
-    groups = [data.groups[g] for g in data.group[task.splits[1].test[:3]]]
+    groups = [data.groups[g] for g in data.group[spread(task.splits[1].test, 3)]]
     assert [name.split(",")[0] for name in about.samples] == groups
     assert about.features == data.features
     assert about.outputs == (data.classes or data.targets)
@@ -210,7 +211,7 @@ def test_gates_of_a_rerun_are_those_that_were_recorded_bit_by_bit(run_of):
 
 def test_the_metric_over_samples_is_the_tasks_own(run_of):
     run, recording, task, network = run_of
-    index, split = task.splits[1].test[:3], task.splits[1]
+    index, split = spread(task.splits[1].test, 3), task.splits[1]
     value, answers = metric_of_samples([Rerun(recording, i) for i in range(3)])
     subject = load_subject(run)
     unit = torch.tensor(subject.unit)
@@ -221,10 +222,10 @@ def test_the_metric_over_samples_is_the_tasks_own(run_of):
     assert torch.equal(subject.test, split.test)
     if not task.data.kind.has_classes:
         train = torch.cat([split.train, split.valid])
-        spread = answers_of(task.data, train).double()
+        known = answers_of(task.data, train).double()
         if str(task.data.kind) == "forecasting":
-            spread = spread.reshape(-1, 1)
-        np.testing.assert_allclose(subject.unit, spread.std(0, correction=0).expand(task.data.outputs), rtol=1e-5)
+            known = known.reshape(-1, 1)
+        np.testing.assert_allclose(subject.unit, known.std(0, correction=0).expand(task.data.outputs), rtol=1e-5)
 
 
 def test_a_lesion_changes_answers_and_metrics_of_a_rerun_only(run_of):
@@ -256,7 +257,7 @@ def test_a_rerun_of_the_first_steps_is_one_of_a_shorter_sequence(run_of):
 def test_sequences_of_different_lengths_of_a_layer_that_looks_at_all_pairs(tmp_path):
     run = write_run(tmp_path / "a", "classification", model="nac-pw")
     task, network = load_task(load_recipe(run / "recipe.toml")), load(run / "model").eval()
-    index = task.splits[1].test[:3]
+    index = spread(task.splits[1].test, 3)
     assert len(set(task.data.length[index].tolist())) > 1
     recording = record_run(run, 3)
     for sample, out in enumerate(one_by_one(network, task.data, index)):
@@ -272,7 +273,7 @@ def test_steps_that_are_not_scored_do_not_count(run_of, tmp_path, monkeypatch):
     changed = replace(task, data=replace(task.data, y=y))
     monkeypatch.setattr("nacre.train.run.load_task", lambda recipe, data_dir: changed)
     recording = record_run(run, 3, out=tmp_path / "here")
-    index = task.splits[1].test[:3]
+    index = spread(task.splits[1].test, 3)
     value, _ = metric_of_samples([Rerun(recording, i) for i in range(3)])
     unit = torch.tensor(recording.about.unit)
     want = score(changed.data, index, predict(network, changed.data, index), unit).metrics

@@ -156,3 +156,13 @@ def _check(data: Dataset, split: Split, number: int) -> None:
                 f"{data.name}: fold {number} is scored on {', '.join(map(repr, missing))}, which never occurs in "
                 "its training part; use fewer folds, merge classes, or give the class to more groups"
             )
+
+
+def spread(index: Tensor, most: int) -> Tensor:
+    """So many of these indices at most, spread evenly over them.
+
+    Example:
+        >>> spread(torch.arange(10), 4)
+        tensor([0, 3, 6, 9])
+    """
+    return index if len(index) <= most else index[torch.linspace(0, len(index) - 1, most).long()]

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from nacre.data.batches import Augmented, Indexed, Rounds, by_length, steps_of_epoch
 from nacre.data.dataset import Dataset
-from nacre.data.splits import Split
+from nacre.data.splits import Split, spread
 from nacre.tasks.augment import augmentation_of
 from nacre.tasks.losses import loss_of
 from nacre.tasks.network import TaskNetwork
@@ -131,10 +131,8 @@ def fit(
 
 
 def looked_at(valid: Tensor, budget: Budget) -> Tensor:
-    """The sequences of the validation part that a budget uses, spread evenly over the part."""
-    if budget.valid is None or len(valid) <= budget.valid:
-        return valid
-    return valid[torch.linspace(0, len(valid) - 1, budget.valid).long()]
+    """The sequences of the validation part that a budget uses."""
+    return valid if budget.valid is None else spread(valid, budget.valid)
 
 
 def _loaders(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.splits import spread
 from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import layers_of, watching
 from nacre.inspect.recording.layer_writer import OF_CIRCUIT, PAIR_GATES, SENSORY, Detail, LayerWriter
@@ -105,7 +106,7 @@ def record_run(
 
     Args:
         run: Directory of a run.
-        samples: How many sequences or drives, at most: the first ones of the test part.
+        samples: How many at most: sequences spread evenly over the test part, or its first drives.
         out: Where the recording goes; None for `inspect` in the run.
         data_dir: Where data files are; None for $NACRE_DATA, then the cache.
         detail: What is kept of the neurons, as in `record`.
@@ -120,7 +121,7 @@ def record_run(
     if subject.network.frames:
         _record_drives(subject, samples, out, Detail(detail), tell)
     else:
-        _record_sequences(subject, subject.test[:samples], out, Detail(detail), tell)
+        _record_sequences(subject, spread(subject.test, samples), out, Detail(detail), tell)
     return Recording(out)
 
 
