@@ -4,31 +4,35 @@ A folder for each run: inspect.json and gates.csv of `nacre inspect RUN --out NA
 control.json, the result.json of the best control. viewer.json is of tools/measure_viewer.py.
 """
 
+from nacre.inspect.recording.layer_writer import SENSORY
+
 from ._shared import columns, load, load_csv, table
 
-RUNS = ("spiral", "spiral-plus", "drive")
+RUNS = ("spiral-plus", "gaps-plus", "spiral", "drive")
 
 
 def networks() -> str:
     """How good the networks are, beside the best control."""
     rows = [load(f"inspect/{run}/result.json") | {"best": load(f"inspect/{run}/control.json")} for run in RUNS]
-    values = {"network": "{value:.2f}", "best control": "{best[value]:.2f} (`{best[model]}`)"}
+    values = {"network": "{value:.4g}", "best control": "{best[value]:.4g} (`{best[model]}`)"}
     return columns({"": "`{model}` on {task}", "metric": "{metric}", **values}, rows)
 
 
 def groups(run: str) -> str:
     """What is dead, tuned and needed, by group of neurons."""
     found = load(f"inspect/{run}/inspect.json")
-    lesions = found["lesions"]
+    lesions, tuning = found["lesions"], found["tuning"]["above"]
+    to_time = found["time_tuning"]["above"] if "time_tuning" in found else None  # it is younger than the drive
     body = []
     for group, count in found["neurons"].items():
-        counts = (count, found["dead"][group], found["saturated"][group], found["tuning"]["above"].get(group, 0))
+        counts = (count, found["dead"][group], found["saturated"][group], tuning.get(group, 0))
+        timed = "" if to_time is None or group in SENSORY else f"{to_time.get(group, 0):,}"
         silent = lesions["groups"][group]
-        effect = (f"{silent['change']:.3f}", f"{silent['metric']:.3f}")
-        body.append((group, *(f"{number:,}" for number in counts), *effect))
-    body.append(("none silent", "", "", "", "", "0.000", f"{lesions['intact']:.3f}"))
-    titles = ("", "neurons", "dead", "saturated", "tuned", "change if all are silent", f"{lesions['metric']} then")
-    return table(titles, body)
+        effect = (f"{silent['change']:.3f}", f"{silent['metric']:.4f}")
+        body.append((group, *(f"{number:,}" for number in counts), timed, *effect))
+    body.append(("none silent", "", "", "", "", "", "0.000", f"{lesions['intact']:.4f}"))
+    then = ("change if all are silent", f"{lesions['metric']} then")
+    return table(("", "neurons", "dead", "saturated", "tuned", "tuned to time", *then), body)
 
 
 def tuned(run: str) -> str:
@@ -93,8 +97,9 @@ def origins() -> str:
 
 TABLES = {
     "networks": networks,
-    "spiral": lambda: groups("spiral"),
     "spiral-plus": lambda: groups("spiral-plus"),
+    "gaps-plus": lambda: groups("gaps-plus"),
+    "spiral": lambda: groups("spiral"),
     "drive": lambda: groups("drive"),
     "drive-tuned": lambda: tuned("drive"),
     "omega": omega,
