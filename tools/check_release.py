@@ -12,18 +12,12 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 PROMISED = ("3.11", "3.12", "3.13")
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-INSIDE = (
-    "nacre/py.typed",
-    "nacre/native/pairs.cpp",
-    "nacre/native/circuit.h",
-    "nacre/tasks/recipes/spiral.toml",
-    "nacre/inspect/viewer/page/index.html",
-)
 # Trains for a moment, saves and loads.
 SCRIPT = """
 import torch, nacre
@@ -61,21 +55,28 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
+def inside() -> set[str]:
+    """What a wheel must hold: all that lies below src, kernels, recipes, pages and py.typed too."""
+    source = ROOT / "src"
+    files = (path for path in (source / "nacre").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(source).as_posix() for path in files}
+
+
 def build() -> Path:
-    """The wheel, freshly built beside the sdist, with all that must be inside."""
+    """The wheel, freshly built beside the sdist, with all that must be inside and nothing else."""
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "build", "--outdir", DIST)
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted(DIST.iterdir()))
     (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    missing = [name for name in INSIDE if name not in names]
-    odd = [name for name in names if not name.startswith("nacre/") and ".dist-info/" not in name]
-    if missing or odd:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    if names != inside():
+        missing, odd = sorted(inside() - names), sorted(names - inside())
         raise SystemExit(f"{wheel.name}: missing {missing}, not expected {odd}")
+    kinds = Counter(name.rpartition(".")[2] for name in names)
     with tarfile.open(sdist) as archive:
         largest = max(archive.getmembers(), key=lambda member: member.size)
-        say(f"{wheel.name}: {len(names)} files")
+        say(f"{wheel.name}: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}")
         say(f"{sdist.name}: {len(archive.getnames())} files, the largest {largest.name} ({largest.size:,} bytes)")
     return wheel
 
@@ -90,7 +91,9 @@ def try_wheel(wheel: Path, python: str) -> str:
         bare = own | {"PATH": str(binaries), "NACRE_CACHE": str(place / "bare"), "CXX": ""}
         run(python, "-m", "venv", place / "venv")
         run(*install, wheel, cwd=place)
-        run(binaries / "python", "-c", SCRIPT, cwd=place, **own)
+        run(
+            binaries / "python", "-W", "error::RuntimeWarning", "-c", SCRIPT, cwd=place, **own
+        )  # kernels are built
         run(binaries / "python", "-W", "ignore", "-c", SCRIPT, cwd=place, **bare)
         run(*install, f"{wheel}[train]", cwd=place)
         for environment, wanted in ((own, "kernels: built by"), (bare, "kernels: no C++ compiler")):

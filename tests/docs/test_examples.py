@@ -4,6 +4,7 @@ import io
 import json
 import re
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -11,6 +12,7 @@ import pytest
 
 from support.hypothesis import DEEP
 from support.pages import ROOT
+from support.pages import run as run_command
 
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 
@@ -58,13 +60,15 @@ def cells(name):
 
 def execute(name, steps):
     """What a notebook defines and prints, with so many training steps, or in deep runs as it is."""
-    said, found, names = io.StringIO(), 0, {}
+    said, found, names = io.StringIO(), 0, {"run_command": run_command, "Path": Path}
     with mpl.rc_context({"backend": "agg"}), redirect_stdout(said):
         for source in cells(name):
             short, count = re.subn(
                 r"steps = ?\d+|steps=\d+", lambda m: m[0].partition("=")[0] + f"={steps}", source
             )
-            exec(compile(source if DEEP else short, name, "exec"), names)
+            text = source if DEEP else short
+            python = re.sub(r"^!(.*)$", r"print(run_command('\1', Path.cwd()))", text, flags=re.MULTILINE)
+            exec(compile(python, name, "exec"), names)
             found += count
     plt.close("all")
     assert found == 1
@@ -92,3 +96,15 @@ def test_notebook_streaming_and_export():
     for one in (names["live"] - names["whole"], names["answer"] - names["whole"][1:, 4]):
         assert one.abs().max() < 1e-5
     assert said.count("largest difference") == 7
+
+
+@pytest.mark.slow
+def test_notebook_own_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the notebook goes elsewhere; this comes back
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names, said = execute("own-data", 120)
+    assert "they are flagged as not observed" in said
+    assert re.search(r"nac-plus, fold 1 of 5: accuracy \d+", said)
+    assert len(names["predictions"]) == 40
+    assert names["right"] > 0.8  # guessing is 0.5
+    assert names["accuracies"][0] > 0.8 > 0.7 > names["accuracies"][-1]

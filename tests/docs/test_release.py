@@ -5,6 +5,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 import nacre
@@ -15,8 +16,14 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 check_release = tool("check_release")
 
 
-def test_files_that_a_wheel_must_hold_exist():
-    assert all((ROOT / "src" / name).is_file() for name in check_release.INSIDE)
+def test_a_wheel_must_hold_more_than_modules():
+    assert {
+        "nacre/py.typed",
+        "nacre/native/pairs.cpp",
+        "nacre/native/circuit.h",
+        "nacre/tasks/recipes/spiral.toml",
+        "nacre/inspect/viewer/page/index.html",
+    } <= check_release.inside()
 
 
 def test_workflows_call_what_there_is():
@@ -32,11 +39,29 @@ def test_workflows_call_what_there_is():
     assert (ROOT / ".ci" / "run").is_file()
 
 
-def test_the_release_compares_its_tag_with_the_version():
+@pytest.mark.parametrize(
+    ("tag", "heading", "wanted"),
+    [
+        ("v1.2.0", "## 1.2.0 - 2030-01-31", [0, 0]),
+        ("v1.2.1", "## 1.2.0 - 2030-01-31", [1, 1]),
+        ("v1.2.0", "## 1.2.0 - unreleased", [0, 1]),
+    ],
+)
+def test_the_release_compares_its_tag_with_version_and_changelog(tag, heading, wanted, tmp_path):
     job = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]["build"]
-    (check,) = (step["run"] for step in job["steps"] if step.get("run", "").startswith("grep"))
-    for tag, code in ((f"v{nacre.__version__}", 0), ("v9.9.9", 1)):
-        assert subprocess.run(["bash", "-c", check], cwd=ROOT, env={"GITHUB_REF_NAME": tag}).returncode == code
+    checks = [step["run"] for step in job["steps"] if step.get("run", "").startswith("grep")]
+    version = tmp_path / "src" / "nacre" / "_version.py"
+    version.parent.mkdir(parents=True)
+    version.write_text((ROOT / "src" / "nacre" / "_version.py").read_text().replace(nacre.__version__, "1.2.0"))
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n{heading}\n\nSome text.\n")
+    codes = [subprocess.run(["bash", "-c", one], cwd=tmp_path, env={"GITHUB_REF_NAME": tag}) for one in checks]
+    assert [done.returncode for done in codes] == wanted
+
+
+def test_the_changelog_begins_with_the_version():
+    number, date = re.findall(r"^## (\S+) - (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert nacre.__version__.removesuffix(".dev0") == number
+    assert re.fullmatch(r"unreleased|\d{4}-\d{2}-\d{2}", date)
 
 
 def test_workflows_test_every_python_that_is_promised():

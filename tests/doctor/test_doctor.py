@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,11 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 from nacre._util import extras
+from nacre._util.pool import default_jobs
 from nacre.cli.app import app
 from nacre.doctor import environment, kernels, known_numbers
 from nacre.doctor.data import check_data
 from nacre.doctor.finding import State
 from nacre.native import library
+from nacre.native.build import build
 
 ROOT = Path(__file__).parents[2]
 # Names of packages that are not those of their modules.
@@ -123,6 +127,53 @@ def test_a_compiler_that_fails_and_a_cache_that_cannot_be_written(monkeypatch, o
     for found, *_ in (check_data(None), kernels.check_kernels()):
         assert found.state is State.PROBLEM
         assert "set NACRE_CACHE" in found.fix
+
+
+def test_a_folder_that_others_can_write(own_cache):
+    own_cache.mkdir()
+    own_cache.chmod(0o777)
+    (found,) = kernels.check_kernels()
+    assert found.text == f"they cannot be built: {own_cache} can be written by others"
+    assert found.fix == f"set NACRE_CACHE to a folder of your own, or run chmod go-w {own_cache}"
+
+
+def test_a_compiler_that_does_not_end(own_cache, tmp_path, monkeypatch):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("CXX", str(slow))
+    monkeypatch.setattr("nacre.native.build._BUILD_SECONDS", 0.2)
+    (found,) = kernels.check_kernels()
+    assert found.text == f"they cannot be built: {slow} took more than 0.2 seconds"
+    assert found.fix == "try again when the machine is less busy"
+    assert not list(own_cache.iterdir())
+
+
+@pytest.mark.parametrize("size", [0, 1000])  # the first is refused, the second ends the process that loads it
+def test_kernels_that_are_damaged(size, tmp_path, monkeypatch):
+    whole = build()  # there, from other tests
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path))
+    monkeypatch.setenv(library.SWITCH, "1")
+    damaged = tmp_path / whole.name
+    damaged.write_bytes(whole.read_bytes()[:size])
+    damaged.chmod(0o755)
+    (found,) = kernels.check_kernels()
+    assert found.state is State.PROBLEM
+    assert re.search(r"cannot be loaded: (OSError: .*too short|the file is damaged \(Bus error)", found.text)
+    assert found.fix.startswith(f"delete {damaged}, ")
+    assert os.environ[library.SWITCH] == "0"
+
+
+def test_more_threads_than_processors():
+    before = torch.get_num_threads()
+    torch.set_num_threads(default_jobs() + 1)
+    try:
+        found = environment._processor()
+    finally:
+        torch.set_num_threads(before)
+    assert found.state is State.NOTE
+    assert "they wait for each other" in found.text
+    assert found.fix == f"set OMP_NUM_THREADS={default_jobs()}"
 
 
 def test_kernels_switched_off(monkeypatch):

@@ -8,9 +8,11 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import nacre
 from nacre.nn import NACEncoderLayer, stamps
+from support.refused import refused
 
 ROWS, LENGTH, WIDTH = 3, 10, 8
 
@@ -90,6 +92,27 @@ def test_the_shortcuts_of_evaluation_give_what_training_gives():
             copied = copy.deepcopy(net)(x, src_key_padding_mask=padding)
     assert torch.equal(got, copied)
     torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_has_the_same_stamps_when_it_computes_again(reentrant):
+    net = encoder()
+    x, time, _ = drawn()
+    x.requires_grad_()
+
+    def timed(x, time):
+        with stamps(time):
+            return net(x)
+
+    (want,) = torch.autograd.grad(timed(x, time).square().sum(), x)
+    y = checkpoint(timed, x, time, use_reentrant=reentrant)
+    y.square().sum().backward()
+    assert torch.equal(x.grad, want)
+    with stamps(time):
+        y = checkpoint(net, x, use_reentrant=reentrant)
+    with refused("enter stamps in the function that is checkpointed", RuntimeError):
+        y.square().sum().backward()
+    net(x).sum().backward()  # a call without stamps is sound afterwards
 
 
 def test_time_by_keyword_wins_over_the_context():

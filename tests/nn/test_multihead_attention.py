@@ -89,7 +89,11 @@ def test_padding_may_be_minus_infinity():
         attention(x, x, x, padding.int())
 
 
-@pytest.mark.parametrize("mask", [causal_mask(), causal_mask() != 0, None])
+@pytest.mark.parametrize(
+    "mask",
+    [causal_mask(), causal_mask() != 0, causal_mask().double(), causal_mask().expand(6, -1, -1), None],
+    ids=["numbers", "bool", "float64", "for each head", "is_causal alone"],
+)
 def test_a_causal_mask_is_honoured(mask):
     attention = make()
     x, time, _ = drawn()
@@ -125,6 +129,8 @@ def test_inputs_of_other_shapes_are_refused_by_name():
         attention(x, x[0], x[0])
     with refused("time must be a tensor of stamps", TypeError), stamps(time.tolist()):
         pass
+    with refused("key_time is needed beside time where key and value are not the query", ValueError):
+        attention(x[0], x[0], x[0], time=time[0])
     nested = torch.nested.as_nested_tensor([x[0], x[1, :4]], layout=torch.jagged)
     with refused("query is a nested tensor; pad it", ValueError):
         attention(nested, nested, nested)
@@ -135,10 +141,23 @@ def test_other_masks_and_options_are_refused_by_name():
     x, _, _ = drawn()
     hidden = torch.zeros(LENGTH, LENGTH, dtype=torch.bool)
     hidden[2, 3] = True
-    nothing = torch.zeros(5, 5)  # but for other numbers of steps
-    for mask in (hidden, torch.randn(LENGTH, LENGTH), causal_mask().expand(6, -1, -1), causal_mask()[:4], nothing):
+    future = causal_mask() != 0
+    apart = future.repeat(6, 1, 1)
+    apart[5, 0, 1] = False  # one head sees one key more
+    numbers = causal_mask() + torch.randn(LENGTH, LENGTH)
+    for mask in (hidden, future | hidden.T, future.T, numbers, numbers * torch.nan, apart):
         with refused("attn_mask must be a causal mask", ValueError):
             attention(x, x, x, attn_mask=mask)
+        with refused("attn_mask must be a causal mask", ValueError):
+            attention(x, x, x, attn_mask=mask, is_causal=True)
+    for shape in ((4, LENGTH), (1, LENGTH), (5, LENGTH, LENGTH), (3, 1, LENGTH, LENGTH)):
+        with refused(r"attn_mask must have shape \(9, 9\) .*, or \(6, 9, 9\) .*, got \(", ValueError):
+            attention(x, x, x, attn_mask=torch.zeros(shape))
+    with refused(r"attn_mask must be bool, or 0 and -inf, got torch.int32; use .bool\(\)", TypeError):
+        attention(x, x, x, attn_mask=hidden.int())
+    for name in ("attn_mask", "key_padding_mask"):
+        with refused(f"{name} must be a tensor, got list", TypeError):
+            attention(x, x, x, **{name: hidden.tolist()})
     for options, message in (
         ({"kdim": 5}, r"kdim must be None or embed_dim=8, got 5; .*torch.nn.Linear\(5, 8\)"),
         ({"add_zero_attn": True}, "add_zero_attn must be False"),

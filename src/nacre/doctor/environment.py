@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import torch
 
 from nacre._util.extras import how_to_install, requirements
+from nacre._util.pool import default_jobs
 from nacre._util.provenance import provenance
 from nacre.doctor.finding import Finding, note, ok, problem
 
@@ -93,10 +94,15 @@ def _extras() -> Finding:
 
 def _processor() -> Finding:
     machine = provenance()["machine"]
-    text = f"{machine['processor']}, {machine['architecture']}, {machine['system']}, {os.cpu_count()} CPUs"
-    text += f", torch uses {torch.get_num_threads()} threads"
+    cpus, threads = default_jobs(), torch.get_num_threads()
+    text = f"{machine['processor']}, {machine['architecture']}, {machine['system']}"
+    text += f", {cpus} CPU{'s' * (cpus > 1)}, torch uses {threads} thread{'s' * (threads > 1)}"
+    if asked := os.environ.get("OMP_NUM_THREADS"):
+        text += f" (OMP_NUM_THREADS={asked})"
+    if threads > cpus:
+        return note("processor", f"{text}: they wait for each other", f"set OMP_NUM_THREADS={cpus}")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if load > 1.5 * (os.cpu_count() or 1):
+    if load > 1.5 * cpus:
         return note("processor", f"{text}; busy: {load:.1f} processes want to run", "do not trust timings now")
     return ok("processor", text)
 

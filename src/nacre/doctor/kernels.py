@@ -1,8 +1,12 @@
 """Checks of the compiled kernels: built, loaded, and how much faster than PyTorch here."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -31,21 +35,41 @@ def check_kernels() -> Iterator[Finding]:
     try:
         path = build()
     except (OSError, RuntimeError) as error:
-        yield problem("kernels", f"they cannot be built: {error}", _fix(error))
+        what, fix = _what_and_fix(error)
+        yield problem("kernels", f"they cannot be built: {what}", fix)
+        return
+    if damage := _load_elsewhere(path):
+        os.environ[library.SWITCH] = "0"  # or the checks to come would load it
+        fix = f"delete {path}, so that it is built again; if it comes back, set CXX to g++ or clang++"
+        yield problem("kernels", f"{path}, built by {compiler}, cannot be loaded: {damage}", fix)
         return
     loaded = library.library()
-    if loaded is None:
-        yield problem("kernels", f"{path} cannot be loaded", f"delete {path}, so that it is built again")
-        return
+    assert loaded is not None
     vector = 8 * loaded.nacre_vector_bytes()
     yield ok("kernels", f"built by {compiler}, vectors of {vector} bits, in {path}")
     yield _speed()
 
 
-def _fix(error: Exception) -> str:
-    if isinstance(error, OSError) or "written by others" in str(error):
-        return f"set NACRE_CACHE to a folder that you can write and nobody else; now it is {cache_folder()}"
-    return "set CXX to a C++17 compiler (g++ 12 or newer, or clang), or NACRE_NATIVE=0 to do without"
+def _load_elsewhere(path: Path) -> str:
+    """Why a process of its own cannot load a library, which may end it; empty if it can."""
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", load, str(path)], capture_output=True, text=True, check=False)
+    if done.returncode < 0:
+        return f"the file is damaged ({signal.strsignal(-done.returncode)})"
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+
+
+def _what_and_fix(error: Exception) -> tuple[str, str]:
+    """What kept the kernels from being built, and what to do about it."""
+    if isinstance(error, OSError):
+        return str(
+            error
+        ), f"set NACRE_CACHE to a folder that you can write and nobody else; now it is {cache_folder()}"
+    for fix in ("set NACRE_CACHE", "try again"):
+        what, _, rest = str(error).partition(f"; {fix}")
+        if rest:
+            return what, fix + rest
+    return str(error), "set CXX to a C++17 compiler (g++ 12 or newer, or clang), or NACRE_NATIVE=0 to do without"
 
 
 def _speed() -> Finding:

@@ -8,16 +8,13 @@ from nacre._util.tracing import values_are_hidden
 
 def padding_of(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A padding mask as bool, True at padding; refuses other shapes, and numbers other than 0 and -inf."""
+    _check("key_padding_mask", mask, "padding")
     if mask.shape != shape:
         fix = "; use key_padding_mask.T" if mask.shape == shape[::-1] else ""
         wanted = " (batch, keys), whatever batch_first is" if len(shape) == 2 else " (keys)"
         raise ValueError(f"key_padding_mask must have shape {tuple(shape)}{wanted}, got {tuple(mask.shape)}{fix}")
     if mask.dtype == torch.bool:
         return mask
-    if not mask.is_floating_point():
-        raise TypeError(
-            f"key_padding_mask must be bool, or 0 and -inf, got {mask.dtype}; use .bool() if 1 is padding"
-        )
     hidden = mask == -torch.inf
     if not values_are_hidden() and not bool((hidden | (mask == 0)).all()):
         raise ValueError(
@@ -26,16 +23,29 @@ def padding_of(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
     return hidden
 
 
-def hides_nothing(mask: Tensor, queries: int, keys: int) -> bool:
-    """Whether a mask [T, S] or [B x H, T, S] lets every query see every key."""
-    return mask.shape[-2:] == (queries, keys) and not bool(mask.any())
+def is_causal_mask(mask: Tensor, shape: tuple[int, int, int]) -> bool | None:
+    """Whether a mask of B x H sequences, T queries and S keys is causal; None if it hides nothing.
 
-
-def is_causal_mask(mask: Tensor, queries: int, keys: int) -> bool:
-    """Whether a mask [T, S] hides the keys after a query, and no other."""
-    if mask.shape != (queries, keys) or queries != keys:
-        return False
+    Args:
+        mask: [T, S], or [B x H, T, S].
+        shape: B x H, T and S.
+    """
+    _check("attn_mask", mask, "hidden pairs")
+    if mask.shape not in (shape[1:], shape):
+        raise ValueError(
+            f"attn_mask must have shape {shape[1:]} (queries, keys), or {shape} (batch x heads, queries, keys), "
+            f"got {tuple(mask.shape)}"
+        )
+    if not bool(mask.any()):
+        return None
     hidden = mask if mask.dtype == torch.bool else mask == -torch.inf
-    wanted = torch.ones_like(hidden).triu(1)
-    known = mask.dtype == torch.bool or bool((hidden | (mask == 0)).all())
-    return known and torch.equal(hidden, wanted)
+    if shape[1] != shape[2] or not bool((hidden | (mask == 0)).all()):
+        return False
+    return bool((hidden == torch.ones_like(hidden).triu(1)).all())
+
+
+def _check(name: str, mask: object, ones: str) -> None:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(mask).__name__}")
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise TypeError(f"{name} must be bool, or 0 and -inf, got {mask.dtype}; use .bool() if 1 is {ones}")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from nacre._util.tracing import values_are_hidden
 from nacre.layer.attention import NAC
-from nacre.nn.masks import hides_nothing, is_causal_mask, padding_of
+from nacre.nn.masks import is_causal_mask, padding_of
 from nacre.nn.time import current_stamps
 
 
@@ -78,6 +78,7 @@ class NACMultiheadAttention(nn.Module):
             )
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
         self.layer = layer
+        self._timed = False  # whether the last call found stamps
 
     def forward(
         self,
@@ -101,8 +102,8 @@ class NACMultiheadAttention(nn.Module):
             value: As `key`.
             key_padding_mask: [B, S] or [S], True or -inf at padding.
             need_weights: Whether to return weights. They take a table of T times S, and the time to fill it.
-            attn_mask: None, or a causal mask: True or -inf above the diagonal, and nowhere else. A mask that hides
-                nothing counts as None.
+            attn_mask: None, or a causal mask: True or -inf above the diagonal, and nowhere else; [T, S], or
+                [B x H, T, S] with the same for all. A mask that hides nothing counts as None.
             average_attn_weights: Whether weights are means over heads, [B, T, S], or apart, [B, H, T, S].
             is_causal: Whether `attn_mask` is a causal mask. Without a mask it counts, too.
             time: [B, T] stamps of the queries, in the order of the input's first two dimensions, or [T] for all.
@@ -114,6 +115,13 @@ class NACMultiheadAttention(nn.Module):
         same = key is query and value is query
         if time is None and same:
             time = current_stamps()
+            if not torch.compiler.is_compiling():
+                self._refuse_other_stamps_in_backward(time is not None)
+        if time is not None and key_time is None and not same:
+            raise ValueError(
+                "key_time is needed beside time where key and value are not the query: give it, or for self "
+                "attention hand over one tensor three times (x[0], x[0], x[0] are three tensors)"
+            )
         q, k, v = (self._batched(x, alone) for x in (query, key, value))
         padding = None
         if key_padding_mask is not None:
@@ -130,6 +138,15 @@ class NACMultiheadAttention(nn.Module):
             weights = weights.mean(1)
         return self._as_given(y, alone), weights.squeeze(0) if alone else weights
 
+    def _refuse_other_stamps_in_backward(self, timed: bool) -> None:
+        """Refuse to be computed again, by torch.utils.checkpoint, without the stamps of the first time."""
+        if self._timed and not timed and torch._C._current_graph_task_id() >= 0:  # inside backward
+            raise RuntimeError(
+                "a checkpoint computes again outside of nacre.nn.stamps what was computed inside: enter stamps "
+                "in the function that is checkpointed, or call backward inside, too"
+            )
+        self._timed = timed
+
     def _causal(self, mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor) -> bool | None:
         """Whether this call is causal; None: as the layer was made."""
         if mask is None:
@@ -137,16 +154,15 @@ class NACMultiheadAttention(nn.Module):
         if is_causal and values_are_hidden():
             return True
         place = 0 if query.dim() == 2 or not self.batch_first else 1
-        steps = query.shape[place], key.shape[place]
-        if hides_nothing(mask, *steps):
-            return None
-        if not is_causal_mask(mask, *steps):
+        rows = 1 if query.dim() == 2 else query.shape[1 - place]
+        causal = is_causal_mask(mask, (rows * self.num_heads, query.shape[place], key.shape[place]))
+        if causal is False:
             raise ValueError(
                 "attn_mask must be a causal mask, True or -inf above the diagonal and nowhere else, such as "
                 "torch.nn.Transformer.generate_square_subsequent_mask(T): NAC selects the keys of a query, and "
                 "has no masks of other pairs; mark padding in key_padding_mask"
             )
-        return True
+        return causal
 
     def _batched(self, x: Tensor, alone: bool) -> Tensor:
         if alone:
