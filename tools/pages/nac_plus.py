@@ -1,14 +1,18 @@
 """docs/nac-plus.md, from results/nac-plus and results/cells/standard.
 
-results/nac-plus: `choices` has cells of tools/variant_recipes.py, `choices-without-inhibition` those of a commit
-at which nac-plus had none, lesions.json is of tools/measure_lesions.py; `version-3` has what no table shows any
-more.
+Of results/nac-plus: `choices` and `parts` have cells of tools/variant_recipes.py, with and without `--steps`,
+lesions.json is of tools/measure_lesions.py, `recall` of `nacre study recall`. `version-4` has the same of
+the version whose effects began anywhere between 0 and 2 (`choices-without-inhibition`: of a commit at which
+nac-plus had none), `version-3` what no table shows any more.
 """
 
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from ._shared import load, load_cells, mean_of, origin, table
+from nacre.study.recall.table import read_results
+
+from ._shared import RESULTS, load, load_all, load_cells, mean_of, origin, table
 
 MODELS = ("nac-plus", "nac", "sdpa", "cfc-fc", "mtan")
 TASKS = (
@@ -22,12 +26,14 @@ TASKS = (
     "ettm1",
     "jena",
 )
-CHOICE_TASKS = ("spiral", "ettm1-gaps")
+CHOICES, PARTS = "nac-plus/choices", "nac-plus/parts"
+SCORES = {"spiral": ("mse", 4), "ettm1-gaps": ("mse", 4), "event-mnist": ("accuracy", 1)}  # and their places
 # Cells that were made before their options were the default.
-THEN: dict[str, dict[str, str]] = {
-    "choices": {"inhib": "as-it-is"},
-    "choices-without-inhibition": {"as-it-is": "no-inhibition"},
+VERSION_4: dict[str, dict[str, str]] = {
+    "nac-plus/version-4/choices": {"inhib": "as-it-is"},
+    "nac-plus/version-4/choices-without-inhibition": {"as-it-is": "no-inhibition"},
 }
+RECALL = "nac-plus/recall"
 # What differs from nac-plus, by the variant's name in tools/variant_recipes.py.
 CHANGED = {
     "as-it-is": "nac-plus",
@@ -58,19 +64,83 @@ CHANGED = {
 
 
 def choices() -> str:
-    """Errors of the variants on validation parts, seed by seed."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for folder, then in THEN.items():
-        for run in load_cells(f"nac-plus/{folder}"):
-            task = next(name for name in CHOICE_TASKS if run["task"].startswith(name))
-            variant: str = run["task"].removeprefix(f"{task}-")
-            found.setdefault((task, then.get(variant, variant)), []).append(run["valid"]["mse"])
+    """Scores of the variants on validation parts, seed by seed."""
+    return _each_seed({CHOICES: {}})
+
+
+def choices_of_version_4() -> str:
+    """The same of version 4."""
+    return _each_seed(VERSION_4)
+
+
+def _each_seed(folders: dict[str, dict[str, str]]) -> str:
+    found = [(run, then) for folder, then in folders.items() for run in load_cells(folder)]
+    found.sort(key=lambda pair: pair[0]["seed"])
+    scores: Scores = {}
+    for run, then in found:
+        task, variant = _parted(run["task"])
+        scores.setdefault((task, then.get(variant, variant)), []).append(run["valid"][SCORES[task][0]])
+    return _variants(scores, lambda values, places: ", ".join(f"{value:.{places}f}" for value in values))
+
+
+def parts() -> str:
+    """Scores on test parts with each part of nac-plus taken away: mean ± std over folds, and their number."""
+    scores: Scores = {}
+    for task in SCORES:
+        scores[task, "as-it-is"] = [run["value"] for run in _standard(task) if run["model"] == "nac-plus"]
+    for run in load_cells(PARTS):
+        scores.setdefault(_parted(run["task"]), []).append(run["value"])
+    return _variants(scores, lambda values, places: f"{mean_of(values, places)} [{len(values)}]")
+
+
+Scores = dict[tuple[str, str], list[float]]  # by task and variant
+
+
+def _parted(recipe: str) -> tuple[str, str]:
+    """Task and variant, of the name of a recipe."""
+    task = next(name for name in SCORES if recipe.startswith(name))
+    return task, recipe.removeprefix(f"{task}-")
+
+
+def _variants(scores: Scores, show: Callable[[list[float], int], str]) -> str:
+    """A row for each variant, a column for each task that has scores."""
+    tasks = [task for task in SCORES if any(task == of for of, _ in scores)]
     body = []
     for name, words in CHANGED.items():
-        cells = [found.get((task, name), []) for task in CHOICE_TASKS]
-        if any(cells):
-            body.append((words, *(", ".join(f"{x:.4f}" for x in cell) for cell in cells)))
-    return table(("", *(f"`{task}`" for task in CHOICE_TASKS)), body)
+        found = [(scores.get((task, name)), SCORES[task][1]) for task in tasks]
+        if any(values for values, _ in found):
+            body.append((words, *(show(values, places) if values else "" for values, places in found)))
+    return table(("", *(f"`{task}`, {SCORES[task][0]}" for task in tasks)), body)
+
+
+def effects() -> str:
+    """Event MNIST where effects begin anywhere (version 4) and near 1, fold by fold."""
+    body = []
+    for words, place in (
+        ("anywhere between 0 and 2", "nac-plus/version-4/cells/standard/event-mnist.jsonl"),
+        ("near 1", "cells/standard/event-mnist.jsonl"),
+    ):
+        runs = [run for run in load_cells(place) if run["model"] == "nac-plus"]
+        valid = ", ".join(f"{run['valid']['accuracy']:.1f}" for run in runs)
+        test = ", ".join(f"{run['value']:.1f}" for run in runs)
+        body.append((words, valid, test))
+    return table(("effects begin", "validation part", "test part"), body)
+
+
+def recall() -> str:
+    """How often `nac-plus` finds one item among many: mean over seeds."""
+    rows: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
+    for run in read_results(RESULTS / RECALL):
+        asked = [{"length": run["length"], "accuracy": run["accuracy"], "found": run["found"]}, *run["asked_at"]]
+        for one in asked:
+            key = (run["question"], one["length"], run["length"])
+            rows.setdefault(key, []).append((one["accuracy"], one["found"]))
+    body = []
+    for (question, length, trained), scores in sorted(rows.items()):
+        accuracy, found = (sum(column) / len(scores) for column in zip(*scores, strict=True))
+        cells = (f"{trained - 1:,}", str(len(scores)), f"{accuracy:.3f}", f"{found:.2f}")
+        body.append((f"by {question}, {length - 1:,} items", *cells))
+    return table(("asked", "items in training", "seeds", "accuracy", "chosen keys hold the item"), body)
 
 
 def lesions() -> str:
@@ -119,6 +189,11 @@ def _standard(task: str) -> list[dict[str, Any]]:
 TABLES = {
     "lesions": lesions,
     "tasks": tasks,
+    "parts": parts,
+    "recall": recall,
+    "effects": effects,
     "choices": choices,
-    "choices-origin": lambda: origin([run for folder in THEN for run in load_cells(f"nac-plus/{folder}")]),
+    "choices-of-version-four": choices_of_version_4,
+    "origin": lambda: origin([run for folder in (CHOICES, PARTS, *VERSION_4) for run in load_cells(folder)]),
+    "recall-origin": lambda: origin(load_all(RECALL)),
 }
