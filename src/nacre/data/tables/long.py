@@ -43,10 +43,12 @@ def read_long(
     stamps: NDArray[np.float64],
     reading: Reading,
     names: tuple[str, ...] | None,
+    targets: tuple[str, ...] = (),
 ) -> tuple[Table, Observations]:
     """A table with one row for each stamp of each group, without `variable` and `value`, and what these say.
 
-    Rows of a group are sorted by their stamps. What other columns hold at a stamp is the first filled cell there.
+    Rows of a group are sorted by their stamps. What other columns hold at a stamp is the first filled cell there;
+    filled cells of inputs and targets must agree.
 
     Args:
         table: The long table.
@@ -55,6 +57,7 @@ def read_long(
         stamps: [N] its stamps as numbers.
         reading: How it is read.
         names: The variables that count, in order; None for all, sorted.
+        targets: Columns to predict.
     """
     code, names = _variables(table, reading.variable, names)
     value = table.numbers(reading.value, "value")
@@ -70,7 +73,10 @@ def read_long(
     frame = table.frame[others].iloc[rows.row[first]].reset_index(drop=True)
     for name in others:
         if name not in (time, group):
-            _first_filled(frame, name, table.cells(name).iloc[rows.row], run)
+            cells = table.cells(name).iloc[rows.row]
+            _first_filled(frame, name, cells, run)
+            if name in (*reading.beside, *targets):
+                _refuse_two(table, name, rows.row, cells, frame[name].iloc[run])
     clash = next((name for name in names if name in others), None)
     if clash is not None:
         raise ValueError(f"{table.path}: {clash!r} is a column and a variable; rename one of them")
@@ -175,3 +181,14 @@ def _first_filled(frame: pd.DataFrame, name: str, cells: pd.Series, run: NDArray
         column = frame[name].copy()
         column.iloc[runs] = cells.to_numpy()[there][first]
         frame[name] = column
+
+
+def _refuse_two(table: Table, name: str, row: NDArray[np.int64], cells: pd.Series, one: pd.Series) -> None:
+    """Refuse a filled cell of a column that is not what its stamp has; rows [N] of the table, cells, and these."""
+    differs = cells.notna().to_numpy() & (cells.to_numpy() != one.to_numpy())
+    if differs.any():
+        here = int(differs.argmax())
+        raise ValueError(
+            f"{table.place(int(row[here]))}: {name!r} is {cells.iloc[here]} here and {one.iloc[here]} in another "
+            "row of the same stamp; keep the right one"
+        )
