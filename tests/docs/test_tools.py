@@ -152,6 +152,19 @@ def test_straight_lines_fill_the_holes_of_a_window_from_the_window_alone():
 
 
 @pytest.mark.slow
+def test_plain_methods_of_the_page_are_scored_fold_by_fold(tmp_path, monkeypatch):
+    summaries = tool("measure_summaries")
+    page = summaries.PAGE.read_text().replace("patients = 2_000", "patients = 150")
+    (tmp_path / "small.md").write_text(page)
+    monkeypatch.setattr(summaries, "PAGE", tmp_path / "small.md")
+    monkeypatch.setattr(tool("measured"), "RESULTS", tmp_path)
+    summaries.main()
+    found = json.loads((tmp_path / summaries.FILE).read_bytes())
+    assert [*found["auroc"]] == ["logistic regression", "boosted trees"]
+    assert all(len(scores) == 5 and 0 <= min(scores) < max(scores) <= 1 for scores in found["auroc"].values())
+
+
+@pytest.mark.slow
 def test_lesions_of_a_run_are_measured_once(tmp_path, monkeypatch):
     lesions, made = tool("measure_lesions"), cell(spirals(quick_steps=6), tmp_path / "runs", "nac-plus")
     run_cell(made)
