@@ -1,5 +1,8 @@
 """Continuous-time attention wired like the nervous system of C. elegans."""
 
+import nacre._util.wait_policy  # noqa: F401  first: torch reads the environment when it is imported
+
+# isort: split
 from nacre import data as data
 from nacre import functional as functional
 from nacre import inspect as inspect
