@@ -264,3 +264,25 @@ def test_the_viewer_is_as_fast_as_it_should_be():
     assert found["drag_ms"]["p95"] < 100
     first, *_, last = found["server_megabytes_after_each_round"]
     assert last < 1.1 * first
+
+
+# Missing values
+
+
+def test_what_the_page_on_missing_values_says_of_its_tables():
+    page = tables("missing_values")
+    found, folds = page.scores(page.ICU, page.MODELS, "auroc")
+    assert folds == [0]
+    assert {model for _, model in found} == {*page.MODELS}
+    regression = load("missing/summaries.json")["auroc"]["logistic regression"][0]
+    assert max(score for (score,) in found.values()) < regression
+    (digest,) = {run["data"]["digest"] for run in page.load_cells("missing/standard/icu.jsonl")}
+    assert digest == load("missing/summaries.json")["data"]  # the same table
+    found, _ = page.scores(page.HOLES, (*page.MODELS, *page.FORECASTERS), "mse")
+    runs = [run for run in page.load_cells(page.FOLDER) if run["task"] in page.HOLES and not run["control"]]
+    best = {run["budget"]["best_step"] for run in runs if "-80-" not in run["task"]}
+    assert {50, 800} <= best
+    for model in ("nac-plus", "sdpa", "cfc-fc"):
+        error = {way: found[f"ettm1-80-{way}", model][0] for way in ("flags", "last", "interpolation")}
+        assert min(error, key=lambda way: error[way]) == "interpolation"
+        assert error["interpolation"] >= found["ettm1-80-interpolation", "linear"][0]
