@@ -16,7 +16,7 @@ from nacre.tasks.recipe import Profile, list_recipes, load_recipe
 from nacre.train.evaluate import predict, score
 from nacre.train.run_cell import run_cell
 from support.datasets import MADE, hourly
-from support.pages import DOCS, tool
+from support.pages import DOCS, PAGES, tool
 from support.train import MODEL, cell, irregular, spirals
 
 bench_steps, write_pages = map(tool, ("bench_steps", "write_pages"))
@@ -38,6 +38,19 @@ def test_pages_are_followed_as_a_stranger_would_with_less_to_do(tmp_path):
     assert load_recipe(tmp_path / "short" / "spiral.toml").at(Profile.STANDARD).training.steps == 20
     assert follow.runs("exit 0", tmp_path)
     assert not follow.runs("exit 3", tmp_path)
+
+
+def test_what_pages_say_to_save_is_saved_before_their_commands(tmp_path):
+    follow = tool("follow_pages")
+    saved = {page.name: follow.program(page, tmp_path) for page in PAGES}
+    assert saved["your-own-data.md"] == tmp_path / "page-your-own-data.py"
+    assert saved["tuning.md"] is None
+    recipes = {path.name for path in tmp_path.glob("*.toml")}
+    typed = " ".join(
+        step.command for step in follow.steps() if step.page in ("your-own-data.md", "missing-values.md")
+    )
+    assert {word for word in typed.split() if word.endswith(".toml")} == recipes == {"pumps.toml", "icu.toml"}
+    assert "class Decay" in (tmp_path / "mydecay.py").read_text()
 
 
 def test_check_says_which_page_differs_and_writing_mends_it(tmp_path, monkeypatch, capsys):
