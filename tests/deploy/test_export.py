@@ -102,7 +102,7 @@ def test_a_stream_equals_pytorch(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(NETWORKS, "classes, streamed"))
+@pytest.mark.parametrize("name", some(NETWORKS))
 def test_a_network_equals_pytorch(name, tmp_path):
     make_network, stream = NETWORKS[name]
     net = make_network()
