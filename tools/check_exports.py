@@ -1,8 +1,8 @@
-"""Export every model and compare its answers, into results/exports.json: python tools/check_exports.py [MODEL ...].
+"""Export models and compare their answers, into results/exports.json: python tools/check_exports.py [MODEL ...].
 
-Windows of 4 lengths and 3 batch sizes, and streams of the same lengths where a model has a step; NAC layers stream in
-their causal form. `--latency` measures instead what a step of a stream takes in onnxruntime and in nacre, in turns,
-into results/exports-latency.json: on an idle machine, please.
+Windows of 4 lengths and 3 batch sizes, and streams of the same lengths where a model has a step; NAC layers stream
+in their causal form. `--latency` measures instead what a step of a stream takes in onnxruntime and in nacre, in
+turns, into results/exports-latency.json: on an idle machine, please.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def latency(names: list[str], folder: Path) -> dict[str, Any]:
         newest = {"x": x[:, -1], "time": time[:, -1]}
 
         def ours(model: Any = model, kept: Any = kept, newest: dict[str, Any] = newest) -> None:  # noqa: ANN401
-            model.step(newest["x"], kept.clone(), time=newest["time"])
+            model.step(newest["x"], kept, time=newest["time"])
 
         def graph(session: GraphSession = session, after: Any = after, newest: dict[str, Any] = newest) -> None:  # noqa: ANN401
             session.run({**newest, **after})

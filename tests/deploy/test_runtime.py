@@ -1,6 +1,7 @@
 """`nacre-runtime`: answers of a run without PyTorch, and clear words for bad input."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 
 from nacre.train.run import Run
 from nacre_runtime import Model, Stream
+from support.pages import blocks
 from support.train import nacre, write_table
 
 ROOT = Path(__file__).parents[2]
@@ -184,11 +186,9 @@ class Nowhere:
             raise ImportError(name)
 sys.meta_path.insert(0, Nowhere())
 import numpy as np
-from nacre_runtime import Model, Stream
-data = np.load("in.npz")
-model, stream = Model.load("model.onnx"), Stream.load("model-step.onnx")
-steps = [stream.push(x, t) for x, t in zip(data["x"], data["time"])]
-np.savez("out.npz", window=model.predict(data["x"], data["time"]), stream=steps[-1], classes=model.classes)
+x, time = np.load("in.npz")["x"], np.load("in.npz")["time"]
+{page}
+np.savez("out.npz", window=answer, stream=newest, classes=model.classes)
 """
 
 
@@ -205,9 +205,8 @@ def test_a_run_is_exported_and_predicts_where_pytorch_cannot_be_imported(tmp_pat
     assert "wrote model-step.onnx" in capsys.readouterr().out
     x, time = np.random.default_rng(0).normal(size=(9, 1)), np.linspace(0, 4, 9)
     np.savez("in.npz", x=x, time=time)
-    subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH], check=True, env={"PYTHONPATH": str(ROOT / "runtime" / "src")}
-    )
+    code = WITHOUT_TORCH.replace("{page}", blocks("deploy.md", "text")[0])
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(ROOT / "runtime" / "src")})
     found = np.load("out.npz")
     network = Run.open(Path(run)).network()
     with torch.no_grad():
@@ -219,6 +218,33 @@ def test_a_run_is_exported_and_predicts_where_pytorch_cannot_be_imported(tmp_pat
     assert (facts["licence"], facts["features"], facts["task"]) == ("CC0-1.0", ["value"], "waves")
     assert nacre(monkeypatch, "export", run, "--out", "model.pt") == 2
     assert "path must end in .onnx" in capsys.readouterr().err
+
+
+ORT_WEB = """
+class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
+const total = { name: "total", type: "float32", shape: ["batch", 2] };
+const run = async ({ x, time, total }) => {
+  const y = new Tensor("float32", total.data.map((sum, i) => sum + x.data[i] * time.data[0]), x.dims);
+  return { y, next_total: y };
+};
+const session = { inputMetadata: [{ name: "x" }, { name: "time" }, total], run };
+module.exports = { Tensor, InferenceSession: { create: async (data) => data.length && session } };
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_example_in_javascript_keeps_the_state(tmp_path):
+    """With a stand-in for onnxruntime-web, which is not here."""
+    package = tmp_path / "node_modules" / "onnxruntime-web"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text(ORT_WEB)
+    (tmp_path / "steps.json").write_text("[[1, 2, 3], [2, 10, 20]]")
+    step(tmp_path)
+    example = ROOT / "examples" / "stream.mjs"
+    said = subprocess.run(
+        ["node", example, "sum-step.onnx", "steps.json"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert [json.loads(line) for line in said.stdout.splitlines()] == [[2, 3], [22, 43]]
 
 
 def test_the_package_is_small_and_needs_little():

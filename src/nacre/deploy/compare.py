@@ -70,7 +70,7 @@ def compare_windows(module: nn.Module, session: GraphSession) -> Difference:
         found = session.run(inputs)
         return tuple(found[name] for name in signature(module).outputs)
 
-    return _over_draws(module, answer, LENGTHS)
+    return _over_draws(module, answer, LENGTHS, masks=True)
 
 
 def compare_steps(stream: StepForm, session: GraphSession) -> Difference:
@@ -79,9 +79,6 @@ def compare_steps(stream: StepForm, session: GraphSession) -> Difference:
     expected, states = signature(module), tuple(stream.empty(1))
 
     def answer(inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        for mask in inputs.values():
-            if mask.dtype == torch.bool:
-                mask.zero_()  # neither padding nor questions
         state, given = stream.empty(len(inputs["x"])), []
         for x, time in zip(inputs["x"].unbind(1), inputs["time"].unbind(1), strict=True):
             found = session.run({"x": x, "time": time, **state})
@@ -91,26 +88,27 @@ def compare_steps(stream: StepForm, session: GraphSession) -> Difference:
         return tuple(torch.stack(part, 1) if expected.each_step else part[-1] for part in by_output)
 
     fitting = [length for length in LENGTHS if stream.max_len is None or length <= stream.max_len]
-    return _over_draws(module, answer, fitting)
+    return _over_draws(module, answer, fitting, masks=False)
 
 
-def _over_draws(
-    module: nn.Module, answer: Callable[[dict[str, Tensor]], tuple[Tensor, ...]], lengths: Sequence[int]
-) -> Difference:
-    found = [_at(module, answer, batch, length) for batch in BATCHES for length in lengths]
+_Answer = Callable[[dict[str, Tensor]], tuple[Tensor, ...]]
+
+
+def _over_draws(module: nn.Module, answer: _Answer, lengths: Sequence[int], *, masks: bool) -> Difference:
+    found = [_at(module, answer, batch, length, masks) for batch in BATCHES for length in lengths]
     return Difference(
         max(one.largest for one in found), sum(one.answers for one in found), sum(one.apart for one in found)
     )
 
 
-def _at(
-    module: nn.Module, answer: Callable[[dict[str, Tensor]], tuple[Tensor, ...]], batch: int, length: int
-) -> Difference:
+def _at(module: nn.Module, answer: _Answer, batch: int, length: int, masks: bool) -> Difference:
     """The difference at one size, from the first draw in which few answers are apart."""
     found = []
     for seed in range(_DRAWS):
         inputs = draw(module, batch, length, seed)
-        got = answer(inputs)  # which may clear the masks
+        if not masks:  # a stream knows neither padding nor questions
+            inputs = {name: torch.zeros_like(x) if x.dtype == torch.bool else x for name, x in inputs.items()}
+        got = answer(inputs)
         with torch.no_grad():
             wanted = WindowForm(module)(*inputs.values())
         one = _difference(

@@ -86,6 +86,8 @@ def export(
     path = Path(path)
     if path.suffix != ".onnx":
         raise ValueError(f"path must end in .onnx, got {os.fspath(path)!r}")
+    if path.is_dir():
+        raise ValueError(f"path must be a file, but {os.fspath(path)!r} is a folder")
     whole("max_len", max_len, 1)
     expected = signature(module)
     facts = {**_facts(module, expected), **(about or {})}
@@ -94,11 +96,16 @@ def export(
         data = _with_facts(_window(module, expected), {**facts, "form": "window"})
         difference = compare_windows(module, GraphSession(data))
         if steps is None:
-            return Exported(write_atomic(path, data), difference)
+            return Exported(_written(path, data), difference)
         step_data = _with_facts(_step(steps, expected), {**facts, "form": "step", **_of_state(steps)})
         step_difference = compare_steps(steps, GraphSession(step_data))
     step_path = path.with_name(f"{path.stem}-step.onnx")
-    return Exported(write_atomic(path, data), difference, write_atomic(step_path, step_data), step_difference)
+    return Exported(_written(path, data), difference, _written(step_path, step_data), step_difference)
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_atomic(path, data)
 
 
 def _require() -> None:

@@ -98,9 +98,8 @@ def sqrt_topk(
     reach: int | None,
 ) -> tuple[Value, Value]:
     """`nacre.layer.selection.blocks.search_blocks` for all queries at once."""
-    count = op.ReduceSum(
-        op.Cast(op.Less(rank, op.Shape(k, start=2, end=3)), to=_INT64), _ints(1), keepdims=1
-    )  # [B, 1]
+    valid = op.Cast(op.Less(rank, op.Shape(k, start=2, end=3)), to=_INT64)  # [B, S]
+    count = op.ReduceSum(valid, _ints(1), keepdims=1)  # [B, 1]
     size = _block_size(count, causal, block_size)
     blocks = _ceil_div(count, size)  # [B, 1]
     wanted = op.Min(_ceil_div(_ints(max(top_k + near, reach or 0)), size), blocks)
@@ -201,12 +200,12 @@ def _in_reach(rank: Value, seen: Value, near_first: Value, near: int) -> Value:
     return op.And(allowed, op.Not(held))
 
 
-def _take(k: Value, position: Value, rank: int = 4) -> Value:
-    """Keys [B, H, ..., D] of [B, H, S, D] at positions [B, H or 1, ...] of some rank."""
+def _take(k: Value, position: Value) -> Value:
+    """Keys [B, H, m, n, D] of [B, H, S, D] at positions [B, H or 1, m, n]."""
     batch, heads = (_range(op.Shape(k, start=i, end=i + 1)) for i in (0, 1))
     series = op.Add(
-        op.Unsqueeze(op.Mul(batch, op.Shape(k, start=1, end=2)), _ints(*range(1, rank))),
-        op.Unsqueeze(heads, _ints(*range(1, rank - 1))),
+        op.Unsqueeze(op.Mul(batch, op.Shape(k, start=1, end=2)), _ints(1, 2, 3)),
+        op.Unsqueeze(heads, _ints(1, 2)),
     )
     rows = op.Add(op.Mul(series, op.Shape(k, start=2, end=3)), position)
     flat = op.Reshape(k, op.Concat(_ints(-1), op.Shape(k, start=3), axis=0))
