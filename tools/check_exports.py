@@ -110,9 +110,9 @@ def main() -> None:
             )
             return
         kept = read_object(RESULTS / FILE)["models"] if options.model and (RESULTS / FILE).is_file() else {}
+        head = provenance() | {"size": SIZE, "lengths": list(LENGTHS), "batches": list(BATCHES)}
         for name in names:
             kept[name] = checked(name, Path(folder))
-            head = provenance() | {"size": SIZE, "lengths": list(LENGTHS), "batches": list(BATCHES)}
             write_result(FILE, head | {"models": {n: kept[n] for n in nacre.list_models() if n in kept}})
 
 

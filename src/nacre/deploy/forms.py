@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -56,7 +54,6 @@ class StepForm(nn.Module):
     def __init__(self, module: nn.Module, max_len: int) -> None:
         super().__init__()
         self.module, self.layers = module, _layers(module)
-        self.constants: list[tuple[Any, ...]] = []
         self.max_len = max_len if any(isinstance(layer, NAC) for layer in self.layers) else None
         if isinstance(module, TaskNetwork):
             _refuse_whole_windows(module)
@@ -152,7 +149,7 @@ def _layers(module: nn.Module) -> list[NAC | RecurrentModel]:
         if isinstance(layer, NAC) and not layer.config.causal:
             raise ValueError(
                 "this NAC layer is not causal: every new step would change the answers to earlier ones; export "
-                "its window alone, or train it with causal=True (in a recipe, causal = true under [layer])"
+                "its window alone, or train it with causal=True (in a recipe, causal = true under [models.'nac*'])"
             )
         if not isinstance(layer, NAC | RecurrentModel):
             raise ValueError(
