@@ -50,10 +50,10 @@ def capture(module: nn.Module, inputs: Sequence[Port], outputs: Sequence[str]) -
                 optimize=False,  # its rules take numbers as small as 1e-8 for 0, which linear-attention adds
                 verbose=False,
             )
+            assert program is not None
+            _simplify(program.model)
         except Exception as error:
             raise ValueError(_reason(error)) from error
-    assert program is not None
-    _simplify(program.model)
     model = program.model_proto
     _require_open(model, inputs)
     del model.graph.metadata_props[:]
