@@ -11,6 +11,7 @@ from nacre import nn as nn
 from nacre._version import __version__ as __version__
 from nacre.certificates.bounds import certify as certify
 from nacre.certificates.certificate import Certificate as Certificate
+from nacre.deploy.export import export as export
 from nacre.io import load as load
 from nacre.io import save as save
 from nacre.layer.attention import NAC as NAC

@@ -21,7 +21,9 @@ def run(*args):
 
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = "demo models doctor bench tasks train tune table predict inspect view data results study drive bearings"
+COMMANDS = (
+    "demo models doctor bench tasks train tune table predict export inspect view data results study drive bearings"
+)
 
 
 def test_help_names_every_command():

@@ -26,7 +26,7 @@ RANKS = [
     ["data"],
     ["tasks"],
     ["train"],
-    ["inspect"],
+    ["inspect", "deploy"],
     ["study", "drive", "bearings", "bench", "demo", "doctor"],
     ["cli", "__main__"],
 ]
@@ -99,7 +99,17 @@ def test_public_names():
     names = {n for n in vars(nacre) if not n.startswith("_")}
     public = {"NAC", "NACConfig", "NACEncoder", "NCPCell", "SensoryGate", "Backbone", "Wiring", "Trace"}
     public |= {"StreamState", "Certificate", "ModelInfo", "TaskNetwork", "functional", "data", "inspect", "models"}
-    public |= {"RecurrentState", "certify", "save", "load", "create", "list_models", "model_info", "check_model"}
+    public |= {
+        "RecurrentState",
+        "export",
+        "certify",
+        "save",
+        "load",
+        "create",
+        "list_models",
+        "model_info",
+        "check_model",
+    }
     assert public <= names
     assert {n for n in names - public if type(vars(nacre)[n]).__name__ != "module"} == set()
 

@@ -174,3 +174,21 @@ def free_port() -> int:
     """A port of loopback that nobody listens on."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         return server.getsockname()[1]
+
+
+def write_table(directory: Path, steps: int) -> Path:
+    """A CSV file of slow and fast waves, and the recipe of a task that asks which is which."""
+    rows = ["who,when,value,speed"]
+    for number in range(20):
+        fast = number % 2 == 0
+        for when in range(12):
+            value = np.sin((2.0 if fast else 0.5) * when + number)
+            rows.append(f"p{number},{when},{value:.4f},{'fast' if fast else 'slow'}")
+    (directory / "waves.csv").write_text("\n".join(rows))
+    recipe = directory / "waves.toml"
+    recipe.write_text(
+        'data = { csv = "waves.csv", time = "when", group = "who", target = "speed", features = ["value"] }\n'
+        "network = { d_model = 8, num_heads = 2 }\n"
+        f"training = {{ batch_size = 8, quick_steps = {steps}, steps = 20 }}\n"
+    )
+    return recipe

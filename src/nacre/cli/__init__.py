@@ -8,6 +8,7 @@ from nacre._util.extras import how_to_install
 _DRIVING = ("gymnasium", "Box2D", "pygame", "captum", "imageio", "imageio_ffmpeg", "PIL", "websockets")
 _VIEWING = ("zarr", "starlette", "uvicorn")
 _EXTRAS = {"optuna": "train,tune", "ray": "train,scale", "pyarrow": "train,bearings"}  # others: train
+_EXTRAS |= dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "train,export")
 _EXTRAS |= dict.fromkeys(_DRIVING, "train,drive") | dict.fromkeys(_VIEWING, "train,view")
 
 

@@ -8,6 +8,7 @@ from typer import Argument, Exit, Option, Typer, echo
 from nacre._version import __version__
 from nacre.cli.bearings import bearings
 from nacre.cli.data import data
+from nacre.cli.deploy import export
 from nacre.cli.drive import drive
 from nacre.cli.inspect import inspect, view
 from nacre.cli.options import DataDir
@@ -107,7 +108,7 @@ def bench(
     run(Options(*lists, batch, d_model, heads, threads, time_limit, out, resume, sweep, selection, training))
 
 
-for _command in (tasks, train, tune, table, predict, inspect, view):
+for _command in (tasks, train, tune, table, predict, export, inspect, view):
     app.command()(_command)
 _GROUPS = {"data": data, "results": results, "study": study, "drive": drive, "bearings": bearings}
 for _name, _group in _GROUPS.items():

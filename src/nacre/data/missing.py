@@ -55,14 +55,23 @@ def fill(x: Tensor, time: Tensor, seen: Tensor, tells: Tensor, typical: Tensor, 
         ([5.0, 5.0, 5.0], [1.0, 0.5, 0.25])
     """
     x = x.masked_fill(~seen, 0.0)
-    step = torch.arange(x.shape[1], device=x.device).view(1, -1, 1)
-    place = torch.where(seen & tells.unsqueeze(-1), step, -1).cummax(1).values  # [B, T, F] step of the last sight
+    place = _latest(seen & tells.unsqueeze(-1))
     known, place = seen | (place >= 0), place.clamp(min=0)
     held = torch.where(known, x.gather(1, place), typical)
     at = time.unsqueeze(-1).expand(x.shape)
     since = torch.where(seen | ~known, 0.0, at - at.gather(1, place))
     recency = (time_scale / (time_scale + since)).to(x.dtype).masked_fill(~known, 0.0)
     return Filled(torch.where(seen, x, held), seen, known, recency)
+
+
+def _latest(marked: Tensor) -> Tensor:
+    """The last step up to each that is marked [B, T, F]; -1 where there is none."""
+    if torch.onnx.is_in_onnx_export():  # which has no running maximum
+        count = marked.cumsum(1)
+        order = (~marked).to(torch.uint8).argsort(dim=1, stable=True)  # marked steps first
+        return torch.where(count > 0, order.gather(1, (count - 1).clamp(min=0)), -1)
+    step = torch.arange(marked.shape[1], device=marked.device).view(1, -1, 1)
+    return torch.where(marked, step, -1).cummax(1).values
 
 
 def last_seen(values: Tensor, first: Tensor, last: Tensor) -> Tensor:

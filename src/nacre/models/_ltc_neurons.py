@@ -80,8 +80,10 @@ class LTCSynapses(Fingerprinted):
         return self._in_torch(x, coefficient)
 
     def _in_torch(self, x: Tensor, coefficient: Tensor) -> Tensor:
-        rows = math.ceil(_CHUNK_NUMBERS / self.source.numel())
         weights, opening = self.prepare(coefficient)
+        if torch.compiler.is_exporting():  # chunks would tie a program to one number of rows
+            return (weights @ opening(x.t())).permute(2, 1, 0)
+        rows = math.ceil(_CHUNK_NUMBERS / self.source.numel())
         return torch.cat([weights @ opening(chunk.t()) for chunk in x.split(rows)], 2).permute(2, 1, 0)
 
     def prepare(self, coefficient: Tensor, rows: int = 1) -> tuple[Tensor, Callable[[Tensor], Tensor]]:

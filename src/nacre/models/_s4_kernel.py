@@ -130,14 +130,29 @@ def _terms(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor) -> tuple[
     Weighting the input instead of the states is the same, and leaves only a sum at the end.
     """
     # exp - 1 in one function: their difference would lose the digits of slow states.
-    change = torch.expm1(rates * elapsed.unsqueeze(-1))
+    change = _expm1(rates * elapsed.unsqueeze(-1))
     return change + 1, change * (weights * u.unsqueeze(-1))
 
 
+def _expm1(z: Tensor) -> Tensor:
+    """exp(z) - 1 of complex z; of its parts where torch writes ONNX, which has no complex numbers."""
+    if not torch.onnx.is_in_onnx_export():
+        return torch.expm1(z)
+    real, imag = torch.view_as_real(z).unbind(-1)
+    return torch.complex(
+        torch.expm1(real) * imag.cos() - 2 * (imag / 2).sin().square(), torch.exp(real) * imag.sin()
+    )
+
+
 def weighted_states(u: Tensor, rates: Tensor, weights: Tensor, elapsed: Tensor, before: Tensor) -> Tensor:
-    """Products w x of weights and states after each step [B, T, d, n], from those before the first [B, d, n]."""
+    """Products w x of weights and states after each step [B, T, d, n].
+
+    From real and imaginary parts of those before the first, [B, d, n, 2].
+    """
     factor, added = _terms(u, rates, weights, elapsed)
-    states = []
+    if u.shape[1] == 1:  # a step of a stream
+        return added + factor * torch.view_as_complex(before.unsqueeze(1))
+    states, before = [], torch.view_as_complex(before)
     for step in range(u.shape[1]):
         before = torch.addcmul(added[:, step], factor[:, step], before)
         states.append(before)

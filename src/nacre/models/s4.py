@@ -97,7 +97,7 @@ class S4(RecurrentModel):
         wide, rates, weights = self._system(u)
         (before,) = state or self.start(steps.x)
         elapsed = steps.elapsed(1.0).to(wide.dtype)
-        states = weighted_states(wide, rates, weights, elapsed, torch.view_as_complex(before))
+        states = weighted_states(wide, rates, weights, elapsed, before)
         return self._block(u, 2 * states.sum(-1).real), (torch.view_as_real(states),)
 
     def run(self, steps: Steps) -> Tensor:

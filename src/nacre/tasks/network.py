@@ -13,6 +13,7 @@ from nacre.data.missing import Missing
 from nacre.io import saveable
 from nacre.layer.foreign import RENAMED, explain
 from nacre.layer.inputs import padding_mask, questions, sequence, time_stamps
+from nacre.models._base import take
 from nacre.models._registry import create, model_info, model_options
 from nacre.models.nac import saved_plus
 from nacre.tasks.convolution import TemporalConvolution
@@ -289,7 +290,7 @@ class TaskNetwork(nn.Module):
             x = filled.x
         base = x[..., self.relative_to] if self.relative_to else None
         if self._from_last:
-            last = x.take_along_dim(last_valid(padding), 1)  # [B, 1, F]
+            last = take(x, last_valid(padding).squeeze(-1))  # [B, 1, F]
             base = last[:, 0, self.relative_to]
             if absolute := [*self.one_hot, *self.static]:
                 last = last.index_fill(2, torch.tensor(absolute, device=x.device), 0.0)
@@ -353,7 +354,7 @@ class TaskNetwork(nn.Module):
     def _read_out(self, states: Tensor, padding: Tensor) -> Tensor:
         valid = ~padding
         if self._reads_last:
-            return states.take_along_dim(last_valid(padding), 1).squeeze(1)
+            return take(states, last_valid(padding).squeeze(-1)).squeeze(1)
         return states.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)  # states of padding are zeros
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre.data.missing import Filled, Missing, fill
+from nacre.models._base import take
 
 
 class ObservedRows(nn.Module):
@@ -76,4 +77,4 @@ class ObservedEvents(nn.Module):
 def told_first(x: Tensor, time: Tensor, gone: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Steps [B, T, F], stamps and padding [B, T] in their order, but those that are gone at the end."""
     order = gone.int().argsort(dim=1, stable=True)  # [B, T]
-    return x.take_along_dim(order.unsqueeze(-1), 1), time.gather(1, order), gone.gather(1, order)
+    return take(x, order), time.gather(1, order), gone.gather(1, order)

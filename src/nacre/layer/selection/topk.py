@@ -21,7 +21,7 @@ def best_columns(
     """
     size = scores.shape[-1]
     take = min(count, size)
-    if scores.dtype == torch.float64:
+    if scores.dtype == torch.float64 or torch.onnx.is_in_onnx_export():  # ONNX cannot look at bits
         # A stable descending sort of the reversed row puts the later of equal scores first.
         order = scores.masked_fill(~allowed, -math.inf).flip(-1).argsort(dim=-1, descending=True, stable=True)
         columns = size - 1 - order[..., :take]
