@@ -21,9 +21,9 @@ from nacre.layer.pair_stage import attend
 from nacre.layer.pairs import Tokens
 from nacre.layer.selection.choose import choose_keys
 from nacre.layer.sensory import SensoryGate
+from nacre.layer.streaming import state as streaming
 from nacre.layer.streaming.plan import step_by_kernel
 from nacre.layer.streaming.state import StreamState
-from nacre.layer.streaming.state import state as streaming
 from nacre.layer.synapses import Factory
 from nacre.layer.trace import Observer, Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring
