@@ -1,6 +1,7 @@
 """How far each feature went in training, and where new data lies outside of that: networks do not extrapolate."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,21 @@ _SHOWN = 8  # features
 
 def write_ranges(directory: Path, data: Dataset, train: Tensor) -> None:
     """Write the smallest and largest value of each feature in these training sequences; of images, nothing."""
+    if not data.has_images and data.values.shape[-1] == len(data.features):
+        write_atomic(directory / RANGES, json_text(ranges_of(data, train)).encode())
+
+
+def ranges_of(data: Dataset, train: Tensor) -> dict[str, list[float]]:
+    """The smallest and largest value of each feature in these training sequences; of images or events, none."""
     if data.has_images or data.values.shape[-1] != len(data.features):
-        return
+        return {}
     values = data.known_values(train).double().numpy()
     found = {}
     for number, name in enumerate(data.features):
         known = values[:, number][np.isfinite(values[:, number])]
         if number not in data.one_hot and len(known):
             found[name] = [float(known.min()), float(known.max())]
-    write_atomic(directory / RANGES, json_text(found).encode())
+    return found
 
 
 def far_outside(directory: Path, data: Dataset) -> list[str]:
@@ -33,15 +40,26 @@ def far_outside(directory: Path, data: Dataset) -> list[str]:
 
     Runs of before there was such a file know nothing.
     """
+    return outside(read_ranges(directory), data)
+
+
+def read_ranges(directory: Path) -> dict[str, list[float]]:
+    """What `write_ranges` wrote; nothing if there is no such file."""
     path = directory / RANGES
-    if not path.is_file() or data.values.shape[-1] != len(data.features):
-        return []
+    if not path.is_file():
+        return {}
     try:
-        known = {
-            str(name): (float(low), float(high)) for name, (low, high) in json.loads(path.read_bytes()).items()
+        return {
+            str(name): [float(low), float(high)] for name, (low, high) in json.loads(path.read_bytes()).items()
         }
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error}; delete it to predict without its warnings") from None
+
+
+def outside(known: Mapping[str, Sequence[float]], data: Dataset) -> list[str]:
+    """A line for each feature of new data that lies far outside of known ranges, the worst first."""
+    if data.values.shape[-1] != len(data.features):
+        return []
     said = []
     for number, name in enumerate(data.features):
         if name not in known:
