@@ -31,9 +31,10 @@ from nacre.wiring.wiring import Wiring as Wiring
 
 if _typing.TYPE_CHECKING:
     from nacre.estimators.classifier import Classifier as Classifier
+    from nacre.estimators.forecaster import Forecaster as Forecaster
     from nacre.estimators.regressor import Regressor as Regressor
 
-_ESTIMATORS = {"Classifier": "classifier", "Regressor": "regressor"}
+_ESTIMATORS = {"Classifier": "classifier", "Forecaster": "forecaster", "Regressor": "regressor"}
 
 
 def __getattr__(name: str) -> object:

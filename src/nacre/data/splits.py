@@ -112,7 +112,7 @@ def hold_out(data: Dataset, groups: Collection[str] | None = None) -> Split:
     Args:
         data: What to split.
         groups: Names of the groups that validate; None for every fifth one, of each class, but none whose class
-            would not be left to train on.
+            would not be left to train on. Of forecasts of fewer than five series, it is the last fifth of each.
 
     Example:
         >>> from nacre.data import load_spirals
@@ -121,6 +121,9 @@ def hold_out(data: Dataset, groups: Collection[str] | None = None) -> Split:
         (24, 6, 0)
     """
     present = data.group.unique()
+    if data.kind is Kind.FORECASTING and groups is None and len(present) < _HELD_OUT:
+        block = _blocks(data, 1, 1 / _HELD_OUT)
+        return _split(block >= 0, block == 1, torch.zeros_like(block, dtype=torch.bool))
     if len(present) < 2:
         raise ValueError(
             f"{data.name}: a part must be held out, but there is one group only, "
@@ -164,10 +167,13 @@ def _official(data: Dataset, folds: int) -> list[Split]:
 
 
 def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
-    """The last rows of each group are scored; the rows before are `folds` blocks, fold i validates on block i.
+    """The last rows of each group are scored; the rows before are `folds` blocks, fold i validates on block i."""
+    block = _blocks(data, folds, test_share)
+    return [_split(block >= 0, block == i, block == folds) for i in range(folds)]
 
-    A sequence belongs to the part that holds all rows it uses, inputs and targets; those across a border are out.
-    """
+
+def _blocks(data: Dataset, folds: int, test_share: float) -> Tensor:
+    """[n] which block of time holds all rows that a sequence uses, inputs and targets; -1 across a border."""
     block = torch.full((len(data),), -1)  # [n]: 0 ... folds - 1, folds = test, -1 = across a border
     for group in data.group.unique():
         members = (data.group == group).nonzero().squeeze(1)
@@ -178,7 +184,7 @@ def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
         inside = torch.bucketize(start, borders, right=True)  # block of the first row
         whole_inside = inside == torch.bucketize(stop - 1, borders, right=True)
         block[members] = torch.where(whole_inside, inside, -1)
-    return [_split(block >= 0, block == i, block == folds) for i in range(folds)]
+    return block
 
 
 def _split(used: Tensor, valid: Tensor, test: Tensor, transfer: Tensor | None = None) -> Split:

@@ -24,7 +24,7 @@ from nacre.data.tables.given import SEQUENCE, Given, read_new_given
 from nacre.data.tables.reading import Reading
 from nacre.estimators.held_out import lost_to, train_held_out
 from nacre.estimators.plan import Plan, device_of, parameters_of, recipe_of, shown
-from nacre.estimators.trained import Trained
+from nacre.estimators.trained import TrainedRun
 from nacre.tasks.recipe import Profile
 from nacre.tasks.task import task_on_split
 from nacre.train.cell import Cell
@@ -138,7 +138,7 @@ class SequenceEstimator(BaseEstimator):
                 found[name] = value
         return found
 
-    def _adopt(self, trained: Trained) -> None:
+    def _adopt(self, trained: TrainedRun) -> None:
         """Set the attributes of a fitted estimator."""
         record, columns = trained.record, trained.columns
         assert columns is not None
@@ -176,7 +176,7 @@ class SequenceEstimator(BaseEstimator):
         """Whether there is something to answer with."""
         return hasattr(self, "trained_")
 
-    def _fitted(self) -> Trained:
+    def _fitted(self) -> TrainedRun:
         if not hasattr(self, "trained_"):
             name = type(self).__name__
             raise NotFittedError(
@@ -245,7 +245,7 @@ class SequenceEstimator(BaseEstimator):
                 f"{directory} is a run of {run.result.kind}, which a {cls.__name__} does not answer; it answers "
                 f"{' and '.join(cls._kinds)}"
             )
-        trained = replace(Trained.of(run), columns=columns_of(run))
+        trained = replace(TrainedRun.of(run), columns=run.columns or columns_of(run))
         self = cls(**parameters_of(cls, run))
         self._adopt(trained)
         return self

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from nacre.data.examples import examples_of
-from nacre.estimators.trained import Trained
+from nacre.estimators.trained import TrainedRun
 from nacre.tasks.controls import controls_for, create_control
 from nacre.tasks.metrics import metric_of
 from nacre.train.cell import Cell
@@ -28,7 +28,7 @@ EXAMPLES = 16  # held-out sequences that are kept
 
 def train_held_out(
     cell: Cell, steps: int | None, setting: Setting, callbacks: Sequence[L.Callback] = (), told: str = ""
-) -> Trained:
+) -> TrainedRun:
     """Train the network of a cell whose split scores nothing, and judge it and the controls on the held-out part.
 
     Args:
@@ -82,7 +82,7 @@ def train_held_out(
     record |= {"final": {"held_out": len(split.valid), "by": told}, "controls": _controls(cell)}
     examples = examples_of(task.data, split.valid, EXAMPLES)
     ranges = ranges_of(task.data, split.train)
-    return Trained(network, task.recipe, task.columns, record, log, ranges, examples)
+    return TrainedRun(network, task.recipe, task.columns, record, log, ranges, examples)
 
 
 def _budget(cell: Cell, steps: int | None) -> Budget:

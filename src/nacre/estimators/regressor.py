@@ -25,10 +25,10 @@ class Regressor(RegressorMixin, SequenceEstimator):
         >>> import numpy as np
         >>> random = np.random.default_rng(0)
         >>> t = [np.sort(random.uniform(0, 6, 12)) for _ in range(40)]
-        >>> speed = random.uniform(1, 2, 40)
-        >>> X = [np.sin(s * time)[:, None] for s, time in zip(speed, t)]
-        >>> reg = Regressor("cfc-fc", d_model=8, num_heads=2, max_steps=20, random_state=0)
-        >>> reg.fit(X[:30], speed[:30], time=t[:30]).predict(X[30:], time=t[30:]).shape
+        >>> level = random.uniform(-1, 1, 40)
+        >>> X = [np.full((12, 1), number) for number in level]
+        >>> reg = Regressor("cfc-fc", d_model=8, num_heads=2, max_steps=60, learning_rate=0.02, random_state=0)
+        >>> reg.fit(X[:30], level[:30] ** 2, time=t[:30]).predict(X[30:], time=t[30:]).shape
         (10,)
     """
 

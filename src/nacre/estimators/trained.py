@@ -1,4 +1,4 @@
-"""`Trained`: in memory, all that the directory of a run holds."""
+"""`TrainedRun`: in memory, all that the directory of a run holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nacre.train.run import EXAMPLES_FOLDER, LOG, MODEL, Run
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """A trained network, and what its run says of it."""
 
     network: TaskNetwork
@@ -34,7 +34,7 @@ class Trained:
     examples: Dataset | None  # held-out sequences
 
     @classmethod
-    def of(cls, run: Run) -> Trained:
+    def of(cls, run: Run) -> TrainedRun:
         """What a run directory holds."""
         log = run.directory / LOG
         return cls(

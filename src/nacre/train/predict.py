@@ -89,6 +89,7 @@ def predict_given(run: Run, x: Sequences, time: object = None) -> pd.DataFrame:
 
 def columns_of(run: Run) -> Columns:
     """What the columns are that a run reads: of a named data set, as far as its network knows."""
+    _refuse_moments(run)
     if run.columns is not None:
         return run.columns
     if run.result.control:
@@ -133,6 +134,7 @@ def _columns(runs: Sequence[Run]) -> Columns:
     """What the columns of a table are to these runs, which must agree."""
     first = runs[0]
     for run in runs:
+        _refuse_moments(run)
         if run.columns is None:
             place = os.fspath(run.directory)
             raise ValueError(
@@ -145,6 +147,16 @@ def _columns(runs: Sequence[Run]) -> Columns:
             )
     assert first.columns is not None
     return first.columns
+
+
+def _refuse_moments(run: Run) -> None:
+    """Refuse a run that answers at moments, which a table does not name."""
+    if run.result.record.get("estimator", {}).get("moments"):
+        place = os.fspath(run.directory)
+        raise ValueError(
+            f"{place} answers at moments that one asks for; use nacre.Forecaster.load({place!r})"
+            ".predict(X, time=..., at=...)"
+        )
 
 
 def _levels(runs: Sequence[Run]) -> list[float]:

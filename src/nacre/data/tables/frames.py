@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 def is_frame(x: object) -> bool:
     """Whether this is a frame: of pandas, or one that hands over its columns as Arrow does, such as of polars."""
     return hasattr(x, "columns") and (hasattr(x, "iloc") or hasattr(x, "__arrow_c_stream__"))
+
+
+def are_frames(x: object) -> bool:
+    """Whether this is a list of frames."""
+    return isinstance(x, Sequence) and not isinstance(x, str) and len(x) > 0 and all(is_frame(item) for item in x)
 
 
 def pandas_of(frame: Any) -> pd.DataFrame:  # noqa: ANN401 (frames of any library)

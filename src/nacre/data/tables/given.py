@@ -17,7 +17,7 @@ from nacre.data.dataset import UNSCORED, Dataset, Kind
 from nacre.data.tables.arrays import Ragged, from_arrays, read_rows
 from nacre.data.tables.columns import Columns
 from nacre.data.tables.csv_unlabelled import new_data, read_new
-from nacre.data.tables.frames import is_frame, pandas_of, table_of
+from nacre.data.tables.frames import are_frames, is_frame, pandas_of, table_of
 from nacre.data.tables.gaps import settle
 from nacre.data.tables.reading import Reading
 from nacre.data.tables.table_task import Asked, read_task
@@ -75,7 +75,7 @@ def read_given(
     given = given or Given(Reading())
     if is_frame(x):
         return _from_frame(pandas_of(x), y, classes, time, groups, given)
-    if _are_frames(x):
+    if are_frames(x):
         return _from_frames([pandas_of(item) for item in x], y, classes, time, groups, given)
     return _from_arrays(x, y, classes, time, groups, given)
 
@@ -90,17 +90,13 @@ def read_new_given(x: Sequences, time: Any, columns: Columns) -> tuple[Dataset, 
     """
     if isinstance(x, str | os.PathLike):
         return read_new(Path(x), columns)
-    if is_frame(x) or _are_frames(x):
+    if is_frame(x) or are_frames(x):
         frame = pandas_of(x) if is_frame(x) else _stacked([pandas_of(item) for item in x], time, columns)
         if isinstance(time, str) and time != columns.time:
             frame = frame.rename(columns={time: columns.time})
         reading = columns.reading
         return new_data(table_of(frame, "X", columns.group, reading.texts, reading.gaps), columns)
     return _new_arrays(x, time, columns)
-
-
-def _are_frames(x: object) -> bool:
-    return isinstance(x, Sequence) and not isinstance(x, str) and len(x) > 0 and all(is_frame(item) for item in x)
 
 
 def _from_arrays(
@@ -205,12 +201,13 @@ def _from_frame(
         raise ValueError(f"y={y!r} is no column of X; {there_are(y, names)}")
     constant = bool((frame.groupby(groups, sort=False)[y].nunique() <= 1).all())
     kinds = (Kind.CLASSIFICATION, Kind.STEP_CLASSIFICATION) if classes else (Kind.REGRESSION, Kind.STEP_REGRESSION)
-    return _read_frame(frame, y, kinds[not constant], time, groups, given)
+    return read_frame(frame, y, kinds[not constant], time, groups, given)
 
 
-def _read_frame(
+def read_frame(
     frame: pd.DataFrame, target: str, kind: Kind, time: str, group: str | None, given: Given
 ) -> tuple[Dataset, Columns]:
+    """The data set of a frame, as `nacre.data.from_frame` reads it, and how new ones are read in the same way."""
     reading = given.reading
     asked = Asked(time, target, group, str(kind), given.features, given.lookback, given.horizon, reading)
     return read_task(table_of(frame, given.name, group, reading.texts, reading.gaps), asked)
@@ -253,12 +250,15 @@ def _from_frames(
     if not isinstance(y, str) and len(_items_of(y)) == len(frames) and np.ndim(y[0]) > 0:
         y = np.concatenate([np.asarray(item) for item in y])  # an answer for each row
     data, columns = _from_frame(stacked, y, classes, when, which, given)
-    if labels is None:
-        return data, columns
+    return (data if labels is None else regrouped(data, labels)), columns
+
+
+def regrouped(data: Dataset, labels: Sequence[object]) -> Dataset:
+    """A data set whose groups are numbers of sequences, by their labels [n]."""
     kept = [str(labels[int(name)]) for name in data.groups]
     codes = {label: number for number, label in enumerate(dict.fromkeys(kept))}
     group = torch.tensor([codes[label] for label in kept])[data.group]
-    return replace(data, group=group, groups=tuple(codes)), columns
+    return replace(data, group=group, groups=tuple(codes))
 
 
 def _stacked(frames: list[pd.DataFrame], time: Any, columns: Columns) -> pd.DataFrame:  # noqa: ANN401
