@@ -2,6 +2,9 @@
 
 import typing as _typing
 
+import nacre._util.wait_policy  # noqa: F401  first: torch reads the environment when it is imported
+
+# isort: split
 from nacre import data as data
 from nacre import functional as functional
 from nacre import inspect as inspect

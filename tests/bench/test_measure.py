@@ -29,7 +29,9 @@ def _fake(monkeypatch, tmp_path):
 
 
 def run_worker(model, time_limit=30.0):
-    return process.run_worker(Request(BenchEntry(model, 1000), "forward", compare=True, budget=0), time_limit)
+    return process.run_worker(
+        Request(BenchEntry(model, 1000), "forward", reference="torch-mha", budget=0), time_limit
+    )
 
 
 def run(out, models, lengths=(64,), *, resume=False, **options):
@@ -121,7 +123,7 @@ def test_threads_are_set_before_libraries_load(monkeypatch):
         "print(json.dumps({'parameters': n}))"
     )
     monkeypatch.setattr(process, "WORKER", (sys.executable, "-c", code))
-    request = Request(BenchEntry("x", 8), "forward", compare=True, budget=0, threads=3)
+    request = Request(BenchEntry("x", 8), "forward", reference="torch-mha", budget=0, threads=3)
     assert process.run_worker(request, 30)[1] == [3, 3]
 
 
@@ -141,7 +143,7 @@ def asked(monkeypatch):
                 return Cost("failed"), 10
             if name == "greedy" and request.entry.length > 100:
                 return Cost("out of memory"), 10
-        return Cost("ok", seconds=1.0, rounds=3, ratio=2.0 if request.compare else None), 10
+        return Cost("ok", seconds=1.0, rounds=3, ratio=2.0 if request.reference else None), 10
 
     monkeypatch.setattr(measure, "run_worker", work)
     return asked

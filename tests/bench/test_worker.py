@@ -83,7 +83,7 @@ def test_no_peak_where_the_system_does_not_tell(tmp_path, monkeypatch, greedy):
     monkeypatch.setattr(system, "_PROCESS", tmp_path / "none")
     assert system.peak_of(lambda: None) is None
     system.die_first()
-    parts = answer(Request(BenchEntry("greedy", 8, d_model=8), "forward", compare=False, budget=0))
+    parts = answer(Request(BenchEntry("greedy", 8, d_model=8), "forward", reference=None, budget=0))
     assert parts[1] == {"note": worker.NO_PEAK}
     assert parts[-1]["rounds"] == 3
 
@@ -93,7 +93,7 @@ def test_no_peak_where_the_system_does_not_tell(tmp_path, monkeypatch, greedy):
 
 @pytest.mark.parametrize("action", ["forward", "step"])
 def test_memory_comes_first_and_at_full_size(greedy, action):
-    parts = answer(Request(BenchEntry("greedy", 100, 2, 8), action, compare=True, budget=0))
+    parts = answer(Request(BenchEntry("greedy", 100, 2, 8), action, reference="torch-mha", budget=0))
     assert [sorted(p) for p in parts] == [
         ["parameters"],
         ["added_bytes", "peak_bytes"],
@@ -132,7 +132,7 @@ def test_rounds_end_with_the_budget_or_their_number(monkeypatch):
 
 
 def test_a_request_survives_json():
-    request = Request(BenchEntry("nac", 77, 2, 8, 1), "step", compare=True, budget=1.5, threads=2)
+    request = Request(BenchEntry("nac", 77, 2, 8, 1), "step", reference="torch-mha", budget=1.5, threads=2)
     assert Request.from_json(request.to_json()) == request
 
 
@@ -151,7 +151,7 @@ worker.main()
 assert torch.get_num_threads() == 3
 assert open("/proc/self/oom_score_adj").read().strip() == "1000"
 """
-    request = Request(BenchEntry("loud", 8, d_model=8), "forward", compare=False, budget=0, threads=3)
+    request = Request(BenchEntry("loud", 8, d_model=8), "forward", reference=None, budget=0, threads=3)
     done = subprocess.run(
         [sys.executable, "-c", code], input=request.to_json(), capture_output=True, text=True, check=False
     )

@@ -100,6 +100,20 @@ def test_every_run_of_the_recall_study_is_in_a_table():
     assert {json.loads(path.read_bytes())["model"] for path in page.RECALL.rglob("*.json")} == shown
 
 
+def test_where_nac_plus_is_ahead_and_where_not():
+    page = tables("nac_plus")
+    rows = [line.split("|")[1:-1] for line in page.tasks().splitlines()[2:-1]]
+    scores = {r[0].strip(): [float(c.split("±")[0]) for c in r[1:] if c.strip()] for r in rows}
+    for task, (mine, *others) in scores.items():
+        best, worst = (max, min) if "accuracy" in task else (min, max)
+        assert (mine == best(mine, *others)) == (
+            task.split("`")[1] in ("spiral", "ettm1-gaps", "jena-gaps", "event-mnist", "person-activity")
+        )
+        if "ettm1`" in task or "ettm1-irregular" in task:
+            assert mine == worst(mine, *others)
+    assert scores["`spiral`, mse"][0] < 0.25 * min(scores["`spiral`, mse"][1:])
+
+
 def test_nac_plus_finds_the_item():
     rows = tables("nac_plus_first").rows()
     for section, least in {("key", 24, 1500): 0.98, ("key", 64, 1500): 0.95, ("key", 256, 3000): 0.95}.items():
@@ -234,8 +248,9 @@ def test_the_circuit_of_the_papers_layer_hardly_matters():
     drive, spiral = (load(f"inspect/{name}/inspect.json") for name in ("drive", "spiral"))
     for found in (drive, spiral):
         silent = found["lesions"]["groups"]
-        assert max(silent[group]["change"] for group in ("inter", "command", "motor")) < 0.02
-        assert min(silent[group]["change"] for group in ("query", "key", "value")) > 0.2
+        circuit = max(silent[group]["change"] for group in ("inter", "command", "motor"))
+        assert circuit < 0.02
+        assert min(silent[group]["change"] for group in ("query", "key", "value")) > 20 * circuit
         assert sum(found["dead"].values()) == 0
     assert min(drive["effective_keys"]["mean"]) > 3.9
     assert min(spiral["effective_keys"]["mean"]) > 7.9

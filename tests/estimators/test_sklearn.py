@@ -1,5 +1,8 @@
 """scikit-learn's own tools around the estimators: clone, Pipeline, GridSearchCV, cross_val_score, its checks."""
 
+import re
+from unittest import SkipTest
+
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -11,6 +14,7 @@ from sklearn.utils import estimator_checks as checks
 
 import nacre
 from support.estimators import classifier, regressor, waves
+from support.pages import DOCS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* does not beat the control", "ignore:.* lies far outside"),
@@ -28,6 +32,46 @@ APPLICABLE = [  # those of scikit-learn's check_estimator that fit no flat table
     "check_estimator_tags_renamed",
     "check_valid_tag_types",
 ]
+
+
+NOT_APPLICABLE = {  # docs/estimators.md says why
+    "check_array_api_input",
+    "check_classifiers_regression_target",
+    "check_classifiers_train",
+    "check_complex_data",
+    "check_dtype_object",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimators_empty_data_messages",
+    "check_estimators_nan_inf",
+    "check_fit2d_1sample",
+    "check_fit2d_predict1d",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_regressors_train",
+    "check_requires_y_none",
+    "check_supervised_y_2d",
+}
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", [classifier, regressor])
+def test_all_checks_of_scikit_learn_but_those_of_the_page(made):
+    failed, passed = set(), 0
+    for estimator, check in checks.estimator_checks_generator(made(max_steps=1, d_model=4), legacy=True):
+        try:
+            check(estimator)
+            passed += 1
+        except (AssertionError, ValueError, TypeError, SkipTest):
+            failed.add(check.func.__name__)
+    assert failed <= NOT_APPLICABLE
+    assert passed > 30
+
+
+def test_the_page_lists_the_checks_that_do_not_apply():
+    page = (DOCS / "estimators.md").read_text()
+    assert set(re.findall(r"`(check_\w+)`", page)) - {"check_estimator"} == NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("estimator", [nacre.Classifier(), nacre.Regressor(), nacre.Forecaster()])

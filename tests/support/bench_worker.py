@@ -26,7 +26,7 @@ def times(rounds):
             "seconds": seconds,
             "spread": seconds / 10,
             "rounds": rounds,
-            "ratio": 2.0 if request["compare"] else None,
+            "ratio": 2.0 if request["reference"] else None,
         }
     )
 

@@ -167,18 +167,22 @@ def _control(task: str) -> str:
 
 
 def tasks() -> str:
-    """Mean ± std over folds in the shared network, standard profile, and the number of folds."""
-    body = []
+    """Mean ± std over folds in the shared network, standard profile, the number of folds, and mean ranks."""
+    body, ranks = [], []
     for task in TASKS:
         runs = _standard(task)
-        if not any(run["model"] == "nac-plus" for run in runs):
+        values = [[run["value"] for run in runs if run["model"] == model] for model in MODELS]
+        if not values[0]:
             continue
-        cells = []
-        for model in MODELS:
-            values = [run["value"] for run in runs if run["model"] == model]
-            places = 1 if runs[0]["metric"] == "accuracy" else 4
-            cells.append(f"{mean_of(values, places)} [{len(values)}]" if values else "")
-        body.append((f"`{task}`, {runs[0]['metric']}", *cells))
+        metric = runs[0]["metric"]
+        places = 1 if metric == "accuracy" else 4
+        cells = (f"{mean_of(found, places)} [{len(found)}]" if found else "" for found in values)
+        body.append((f"`{task}`, {metric}", *cells))
+        if all(values):
+            means = [sum(found) / len(found) * (-1 if metric == "accuracy" else 1) for found in values]
+            ranks.append([1 + sorted(means).index(mean) for mean in means])
+    mean_ranks = (f"{sum(column) / len(column):.1f}" for column in zip(*ranks, strict=True))
+    body.append((f"mean rank in the {len(ranks)} rows that are full", *mean_ranks))
     return table(("task", *(f"`{model}`" for model in MODELS)), body)
 
 

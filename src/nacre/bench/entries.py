@@ -2,7 +2,7 @@
 
 import fnmatch
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
@@ -80,6 +80,15 @@ def resolve(names: Iterable[str]) -> list[str]:
     if not found:
         raise ValueError("models must name at least one model, got none")
     return list(found)
+
+
+def with_stamps(names: Sequence[str]) -> Sequence[str]:
+    """The same names; refuses those that take no time stamps."""
+    zoo = list_models()
+    for name in names:
+        if name not in zoo and not is_reference(name):
+            raise ValueError(f"models names {name!r}, which takes no time stamps; choose among nacre models")
+    return names
 
 
 def split(values: Iterable[str]) -> list[str]:

@@ -11,7 +11,8 @@ from nacre._util.plotting import COLOURS, legend_below, open_frame, png
 from nacre.bench.entries import REFERENCE
 from nacre.bench.fit import ENOUGH, FROM, Quantity, growth
 from nacre.bench.record import ACTIONS, Action, BenchResult
-from nacre.bench.tables import number
+from nacre.bench.tables import TITLES, number
+from nacre.bench.training import SHAPES, TRAINING_REFERENCE, by_shape
 
 # With markers, more models than colours can be told apart.
 _COLOURS = (*COLOURS, "#000000")
@@ -40,6 +41,33 @@ def plot_ratios(results: Sequence[BenchResult]) -> bytes:
     panels[0].set_yticks(range(len(models)), models, fontsize=11)
     panels[0].invert_yaxis()
     legend_below(figure, 2, 12)
+    return png(figure)
+
+
+def plot_training(results: Sequence[BenchResult]) -> bytes:
+    """Time divided by that of dot-product attention, shape by shape, of training steps and of forward passes."""
+    rows = by_shape(results)
+    models = [m for m in dict.fromkeys(r.entry.model for r in results) if m != TRAINING_REFERENCE]
+    figure = Figure(figsize=(10, 1.9 + 0.42 * len(rows)), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for ax, action in zip(panels, reversed(ACTIONS), strict=True):
+        for i, model in enumerate(models):
+            costs = [found[model].cost(action).ratio if model in found else None for found in rows.values()]
+            places = [(ratio, y) for y, ratio in enumerate(costs) if ratio is not None]
+            x, y = np.array(places).reshape(-1, 2).T
+            colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
+            ax.scatter(x, y, s=60, color=colour, marker=marker, label=model, zorder=3)
+        ax.axvline(1.0, color="#444444", linewidth=1)
+        ax.set_xscale("log")
+        ax.set_title(TITLES[action], loc="left", fontsize=13)
+        ax.set_xlabel(f"time ÷ time of {TRAINING_REFERENCE} (lower is faster)", fontsize=12)
+        ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.grid(axis="y", color="#dddddd", linewidth=0.8)
+        open_frame(ax)
+    panels[0].set_yticks(range(len(rows)), [f"{name}\n{SHAPES[name]}" for name in rows], fontsize=10)
+    panels[0].invert_yaxis()
+    legend_below(figure, min(len(models), 4), 12)
     return png(figure)
 
 

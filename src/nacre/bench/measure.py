@@ -9,9 +9,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from nacre._util.checks import real, whole
 from nacre._util.provenance import provenance
+from nacre.bench.entries import REFERENCE
 from nacre.bench.files import Record, read_record, write_record
 from nacre.bench.process import run_worker
 from nacre.bench.record import ACTIONS, OK, OUT_OF_MEMORY, OUT_OF_TIME, Action, BenchEntry, BenchResult, Cost
+from nacre.bench.training import SHAPES, TRAINING_REFERENCE
 from nacre.bench.worker import Request
 
 BUDGET = 5.0  # seconds of timing, after which no further round starts
@@ -33,6 +35,8 @@ class Settings:
         120.0  # seconds for each forward pass and each training step, with the start of its process
     )
     budget: float = BUDGET  # seconds of timing, after which no further round starts
+    # At the shapes of `nacre.bench.training` instead of the sizes above, beside the reference of that file.
+    training: bool = False
     # Lengths are swept without the reference beside them, and no longer length follows one that ran out of time or
     # memory.
     sweep: bool = False
@@ -53,9 +57,16 @@ class Settings:
         real("budget", self.budget, 0, _LONGEST_LIMIT)
 
     def entries(self) -> list[BenchEntry]:
-        """Every model at the shortest length, then at the next."""
+        """Every model at the shortest length or at the first shape, then at the next."""
+        if self.training:
+            return [shape.entry(model) for shape in SHAPES.values() for model in self.models]
         size = (self.batch, self.d_model, self.num_heads)
         return [BenchEntry(model, length, *size) for length in sorted(set(self.lengths)) for model in self.models]
+
+    @property
+    def reference(self) -> str | None:
+        """What is timed beside each model."""
+        return None if self.sweep else TRAINING_REFERENCE if self.training else REFERENCE
 
     def fixed(self) -> dict[str, Any]:
         """What must be equal for two runs to stand in one table."""
@@ -111,7 +122,7 @@ def _measure(
     reason = stopped.get((entry.model, action))
     if reason is None:
         budget = min(settings.budget, _TIMING_SHARE * settings.time_limit)
-        request = Request(entry, action, not settings.sweep, budget, settings.threads)
+        request = Request(entry, action, settings.reference, budget, settings.threads)
         cost, counted = run_worker(request, settings.time_limit)
         parameters = parameters if counted is None else counted
     else:

@@ -25,6 +25,7 @@ class BenchEntry:
     batch: int = 1
     d_model: int = 64
     num_heads: int = 4
+    stamps: bool = False  # whether steps have irregular time stamps; a sequence lasts one unit of time
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,6 @@ class BenchResult:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> BenchResult:
         """What `to_dict` made plain."""
+        data = {"stamps": False, **data}  # older records have none
         entry = BenchEntry(**{field.name: data[field.name] for field in fields(BenchEntry)})
         return cls(entry, data["parameters"], Cost(**data["forward"]), Cost(**data["step"]))

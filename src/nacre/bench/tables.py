@@ -12,7 +12,7 @@ from nacre.bench.paper import COLUMN, reported
 from nacre.bench.record import ACTIONS, MIN_ROUNDS, NOT_RUN, OK, Action, BenchResult, Cost
 
 _WIDE, _WIDEST = 120, 150  # columns of a console that has room for more
-_TITLES = {"forward": "forward", "step": "training"}
+TITLES = {"forward": "forward", "step": "training"}
 _WORDS = {"forward": "forward pass", "step": "training step"}
 _STAR = f"*: timed less than {MIN_ROUNDS} times"
 _CAPTION = (
@@ -26,14 +26,14 @@ def print_results(results: Sequence[BenchResult], console: Console) -> None:
     """One table a length, each model a row, and why anything is missing."""
     for length in dict.fromkeys(r.entry.length for r in results):
         console.print(_table([r for r in results if r.entry.length == length], console.width))
-    _print_notes(results, console)
+    print_notes(results, console)
 
 
 def print_sweep(results: Sequence[BenchResult], console: Console) -> None:
     """Time and memory by length, the exponents, and why anything is missing."""
     console.print(_by_length(results))
     console.print(_exponents(results))
-    _print_notes(results, console)
+    print_notes(results, console)
 
 
 def milliseconds(cost: Cost) -> str:
@@ -75,7 +75,7 @@ def _table(results: Sequence[BenchResult], width: int) -> Table:
 
 
 def _columns(action: Action, width: int) -> list[str]:
-    columns = [f"{_TITLES[action]}\nms", "\nratio", "added\nMB"]
+    columns = [f"{TITLES[action]}\nms", "\nratio", "added\nMB"]
     if width >= _WIDE:
         columns[1:1] = ["\n±"]
         columns.append("peak\nMB")
@@ -114,7 +114,7 @@ def _by_length(results: Sequence[BenchResult]) -> Table:
     """One row for each model and length."""
     entry = results[0].entry
     table = console_table(
-        ["model", "length", *(title for action in ACTIONS for title in (f"{_TITLES[action]}\nms", "added\nMB"))],
+        ["model", "length", *(title for action in ACTIONS for title in (f"{TITLES[action]}\nms", "added\nMB"))],
         title=f"{entry.d_model} features, {entry.num_heads} heads, batch {entry.batch}",
         caption=f"ms: median; {_STAR}; added: peak resident memory above what was resident before.",
     )
@@ -141,12 +141,13 @@ def _exponents(results: Sequence[BenchResult]) -> Table:
             span = "" if time is None else f"{time.shortest:,}-{time.longest:,}"
             exponents = ["" if fit is None else f"{fit.exponent:.2f}" for fit in (time, memory)]
             name, paper = (row.model, row.paper or "") if action == ACTIONS[0] else ("", "")
-            table.add_row(name, _TITLES[action], *exponents, span, paper)
+            table.add_row(name, TITLES[action], *exponents, span, paper)
         table.add_section()
     return table
 
 
-def _print_notes(results: Sequence[BenchResult], console: Console) -> None:
+def print_notes(results: Sequence[BenchResult], console: Console) -> None:
+    """Why anything is missing."""
     for result in results:
         for action in ACTIONS:
             cost = result.cost(action)

@@ -19,16 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nacre.bench.entries import REFERENCE, build
+from nacre.bench.entries import build
 from nacre.bench.record import MIN_ROUNDS, Action, BenchEntry
 from nacre.bench.system import die_first, die_with_parent, peak_of
 
 WARM_UP_LENGTH = 64
-MAX_ROUNDS = 30
+MAX_ROUNDS = 200
 NO_PEAK = "peak memory is not known: the kernel's high-water mark cannot be reset here"
 
 Emit = Callable[[dict[str, Any]], None]  # takes a part of the answer
-Act = Callable[[nn.Module, Tensor], None]
+Inputs = tuple[Tensor, ...]  # x [B, T, d_model], and stamps [B, T] where the entry has them
+Act = Callable[[nn.Module, Inputs], None]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Request:
 
     entry: BenchEntry
     action: Action
-    compare: bool  # whether to time the reference beside it, in turns
+    reference: str | None  # the model that is timed beside it, in turns
     budget: float  # seconds of timing after which no further round starts
     threads: int | None = None  # of torch; None for its own choice
 
@@ -57,19 +58,28 @@ def answer(request: Request, emit: Emit) -> None:
     entry = request.entry
     model = build(entry.model, entry.d_model, entry.num_heads)
     emit({"parameters": sum(p.numel() for p in model.parameters())})
-    x = torch.randn(entry.batch, entry.length, entry.d_model)
+    inputs = _inputs(entry)
     act = _ACTIONS[request.action]
-    act(model, x[:, :WARM_UP_LENGTH].contiguous())  # loads what is loaded on first use
+    act(
+        model, tuple(part[:, :WARM_UP_LENGTH].contiguous() for part in inputs)
+    )  # loads what is loaded on first use
     model.zero_grad()
-    peak = peak_of(lambda: act(model, x))
+    peak = peak_of(lambda: act(model, inputs))
     model.zero_grad()
     emit({"note": NO_PEAK} if peak is None else asdict(peak))
     reference = None
-    if request.compare:
-        reference = build(REFERENCE, entry.d_model, entry.num_heads)
-        _seconds(act, reference, x)  # the model has had its first run at this length, the reference has not
-    timed_reference = reference and (lambda: _seconds(act, reference, x))
-    _time(lambda: _seconds(act, model, x), timed_reference, request.budget, emit)
+    if request.reference is not None:
+        reference = build(request.reference, entry.d_model, entry.num_heads)
+        _seconds(act, reference, inputs)  # the model has had its first run at this length, the reference has not
+    timed_reference = reference and (lambda: _seconds(act, reference, inputs))
+    _time(lambda: _seconds(act, model, inputs), timed_reference, request.budget, emit)
+
+
+def _inputs(entry: BenchEntry) -> Inputs:
+    x = torch.randn(entry.batch, entry.length, entry.d_model)
+    if not entry.stamps:
+        return (x,)
+    return x, torch.rand(entry.batch, entry.length, dtype=torch.float64).sort(1).values
 
 
 def _time(model: Callable[[], float], reference: Callable[[], float] | None, budget: float, emit: Emit) -> None:
@@ -98,23 +108,23 @@ def summary(times: list[float], ratios: list[float]) -> dict[str, Any]:
     }
 
 
-def _forward(model: nn.Module, x: Tensor) -> None:
+def _forward(model: nn.Module, inputs: Inputs) -> None:
     model.eval()
     with torch.inference_mode():
-        model(x)
+        model(*inputs)
 
 
-def _step(model: nn.Module, x: Tensor) -> None:
+def _step(model: nn.Module, inputs: Inputs) -> None:
     model.train()
-    model(x).sum().backward()
+    model(*inputs).sum().backward()
 
 
 _ACTIONS: dict[str, Act] = {"forward": _forward, "step": _step}
 
 
-def _seconds(act: Act, model: nn.Module, x: Tensor) -> float:
+def _seconds(act: Act, model: nn.Module, inputs: Inputs) -> float:
     start = time.perf_counter()
-    act(model, x)
+    act(model, inputs)
     taken = time.perf_counter() - start
     model.zero_grad()  # frees the gradients
     return taken

@@ -76,7 +76,7 @@ def bench(
         list[str] | None,
         Option(
             help="Names or patterns such as 'nac-*', by commas or repeated.",
-            show_default="all; sweep: nac and a few others",
+            show_default="all; sweep, training: nac and a few others",
         ),
     ] = None,
     lengths: Annotated[
@@ -96,12 +96,15 @@ def bench(
     resume: Annotated[bool, Option("--resume", help="Keep what an earlier run finished.")] = False,
     sweep: Annotated[bool, Option("--sweep", help="How cost grows with length.")] = False,
     selection: Annotated[bool, Option("--selection", help="Recall and cost of key selection.")] = False,
+    training: Annotated[
+        bool, Option("--training", help="At the shapes of the tasks, with time stamps, beside sdpa.")
+    ] = False,
 ) -> None:
     """Measure time and memory of the models beside torch.nn.MultiheadAttention, each in its own process."""
     from nacre.bench.run import Options, run
 
     lists = (tuple(models or ()), tuple(lengths or ()))
-    run(Options(*lists, batch, d_model, heads, threads, time_limit, out, resume, sweep, selection))
+    run(Options(*lists, batch, d_model, heads, threads, time_limit, out, resume, sweep, selection, training))
 
 
 for _command in (tasks, train, tune, table, predict, inspect, view):

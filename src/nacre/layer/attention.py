@@ -22,6 +22,7 @@ from nacre.layer.pair_stage import attend
 from nacre.layer.pairs import Tokens
 from nacre.layer.selection.choose import choose_keys
 from nacre.layer.sensory import SensoryGate
+from nacre.layer.step_plan import step_by_kernel
 from nacre.layer.streaming import StreamState
 from nacre.layer.synapses import Factory
 from nacre.layer.trace import Observer, Scene, Trace, TraceBuilder
@@ -240,7 +241,11 @@ class NAC(nn.Module):
             torch.Size([2, 64])
         """
         config = self.config
-        streaming.check_step(config, self._owner(), x, state, time)
+        streaming.check_shapes(config, self.owners()[0], x, state, time)
+        if (taken := step_by_kernel(self, x, state, time)) is not None:
+            return taken
+        if not torch.compiler.is_compiling():
+            streaming.check_values(self._owner(), state, time)
         shape = (x.shape[0], config.num_heads, config.d_head)
         q, k, v = (gate(x).view(shape) for gate in (self.query_gate, self.key_gate, self.value_gate))
         asked = offered = None
@@ -267,10 +272,13 @@ class NAC(nn.Module):
         return self.out_proj(heads.flatten(1)), state
 
     def _owner(self) -> Tensor:
-        """A few weights, which identify the states of this layer."""
-        weights = [gate.weights.input_weight.weight for gate in (self.key_gate, self.value_gate)]
-        weights += [] if self.match is None else self.match.parameters()
-        return torch.cat([weight.detach().flatten()[:4] for weight in weights])
+        """A few numbers that identify the states of this layer."""
+        return torch.cat([weight.detach().flatten()[:4] for weight in self.owners()])
+
+    def owners(self) -> list[Tensor]:
+        """The weights whose first numbers tell the states of this layer from those of others."""
+        weights: list[Tensor] = [gate.weights.input_weight.weight for gate in (self.key_gate, self.value_gate)]
+        return [*weights, *([] if self.match is None else self.match.parameters())]
 
     def _heads(self, x: Tensor) -> Tensor:
         """[B, T, H * D] -> [B, H, T, D]."""

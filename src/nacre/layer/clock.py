@@ -39,8 +39,12 @@ def clock_states(elapsed: Tensor, count: int, dtype: torch.dtype) -> Tensor:
         tensor([[1.0000, 0.0000],
                 [0.5403, 0.8415]])
     """
-    periods = [2 * math.pi * scale for scale in clock_scales(count)]
-    return torch.cat(phases(elapsed, periods, dtype), -1)
+    return torch.cat(phases(elapsed, clock_periods(count), dtype), -1)
+
+
+def clock_periods(count: int) -> list[float]:
+    """Units of time in which the hand of each scale turns once."""
+    return [2 * math.pi * scale for scale in clock_scales(count)]
 
 
 def phases(stamp: Tensor, periods: list[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

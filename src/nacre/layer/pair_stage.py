@@ -78,20 +78,23 @@ def kernel_inputs(
     keep = nn.functional.dropout(learned.query.new_ones(tokens.index.shape), dropout) if dropout else None
     stamps = (tokens.query_stamp, tokens.key_stamp) if timed else (None, None)
     fixed = FixedInputs(stamps[0], stamps[1], phases[0], phases[1], tokens.index, tokens.valid, keep)
-    match = 0 if tokens.asked is None else 2 if config.match == Match.START else 1
-    options = PairOptions(
+    options = pair_options(config, matched=tokens.asked is not None, timed=timed)
+    slowly = partial(_attend_slowly, wired=wired, config=config)
+    return learned, PairStage(wired.backbone.circuit, options, fixed, slowly)
+
+
+def pair_options(config: NACConfig, *, matched: bool, timed: bool) -> PairOptions:
+    """Options of a layer as the kernel takes them."""
+    return PairOptions(
         phi=PHI_CODES[config.phi],
         mode=MODE_CODES[config.mode],
-        match=match,
+        match=0 if not matched else 2 if config.match == Match.START else 1,
         euler_steps=config.euler_steps,
         integrate=config.integrate and timed,
         omega_min=config.omega_min,
         time_scale=config.time_scale,
         longest=LONGEST,
     )
-
-    slowly = partial(_attend_slowly, wired=wired, config=config)
-    return learned, PairStage(wired.backbone.circuit, options, fixed, slowly)
 
 
 def _attend_slowly(

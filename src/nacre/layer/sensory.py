@@ -45,6 +45,12 @@ class SensoryGate(WiredModule):
         x = self.act(nn.functional.linear(u, weight.T, bias))
         return self.weights.read(x.unsqueeze(0)).squeeze(0)
 
+    def laid_out(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Dense weight [I, N], bias [N], and scale and shift [N] of the output map."""
+        weight, bias = (x[0, ..., self._pick] for x in self.weights.drive())
+        scale, shift = self.weights.output_scale[0], self.weights.output_shift
+        return weight, bias, scale, torch.zeros_like(scale) if shift is None else shift[0]
+
     def cell(self) -> NCPCell:
         """The same gate as a general cell: `gate(u)` equals `gate.cell().settle(u, 1)[0]`."""
         cell = NCPCell(

@@ -96,8 +96,8 @@ def new_state(
     )
 
 
-def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, time: Tensor | None) -> None:
-    """Refuse a step that does not fit the layer, the state or the steps before it."""
+def check_shapes(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, time: Tensor | None) -> None:
+    """Refuse a step, or a state, of other shapes or types than the layer's; `owner` is one of its weights."""
     _require_causal(config, "step")
     if not isinstance(state, StreamState):
         raise TypeError(f"state must be a StreamState from init_state, got {type(state).__name__}")
@@ -110,8 +110,6 @@ def check_step(config: NACConfig, owner: Tensor, x: Tensor, state: StreamState, 
             f"{config.num_heads} of {config.d_head}"
         )
     check_stamps(time, batch)
-    if not torch.compiler.is_compiling():  # the next checks read values
-        _check_values(owner, state, time)
 
 
 def _require_causal(config: NACConfig, method: str) -> None:
@@ -121,7 +119,8 @@ def _require_causal(config: NACConfig, method: str) -> None:
         )
 
 
-def _check_values(owner: Tensor, state: StreamState, time: Tensor | None) -> None:
+def check_values(owner: Tensor, state: StreamState, time: Tensor | None) -> None:
+    """Refuse a state of other weights, a full one, and stamps that do not follow those before them."""
     if not torch.equal(owner, state.owner):
         raise ValueError(
             "state belongs to another layer, or the weights have changed since init_state; its keys mean nothing "

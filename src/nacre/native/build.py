@@ -16,7 +16,7 @@ from nacre._util.files import cache_folder
 from nacre._util.provenance import cpu_info
 
 _HERE = Path(__file__).parent
-_SOURCES = ("cfc.cpp", "ltc.cpp", "pairs.cpp", "s4.cpp", "selection.cpp")
+_SOURCES = ("cfc.cpp", "ltc.cpp", "pairs.cpp", "s4.cpp", "selection.cpp", "step.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
 _BUILD_SECONDS = 300  # some 10 are usual
 

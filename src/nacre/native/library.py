@@ -80,10 +80,10 @@ def torch_grads(
     return [next(made) if x is not None and x.requires_grad else None for x in inputs]
 
 
-def call(name: str, dtype: torch.dtype, *structs_and_tensors: ctypes.Structure | Tensor | None) -> None:
-    """Call a kernel with pointers to its arguments, on as many threads as torch uses."""
+def call(name: str, dtype: torch.dtype, *structs_and_tensors: ctypes.Structure | Tensor | None) -> int:
+    """Call a kernel with pointers to its arguments, on as many threads as torch uses; gives what it returns."""
     function = getattr(library(), f"nacre_{name}_{_SUFFIX[dtype]}")
-    function(*map(_pointer, structs_and_tensors), ctypes.c_int(torch.get_num_threads()))
+    return function(*map(_pointer, structs_and_tensors), ctypes.c_int(torch.get_num_threads()))
 
 
 def _pointer(x: ctypes.Structure | Tensor | None) -> Any:  # noqa: ANN401  ctypes has no public type for what byref gives

@@ -225,4 +225,23 @@ template <typename T> struct Block {
   }
 };
 
+template <typename T> int64_t blocks_of(const Pairs& p) {
+  return (p.queries + Block<T>::queries(p) - 1) / Block<T>::queries(p);
+}
+
+// Everything, in jobs of a few queries of one head.
+template <typename T> void attend_all(const Program& c, const Pairs& p, const Seen* seen, T* out, int threads) {
+  const int64_t blocks = blocks_of<T>(p);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    Block<T> block(c, p);
+#pragma omp for schedule(dynamic, 8)
+    for (int64_t job = 0; job < p.heads * blocks; ++job)
+      if (block.open(job / blocks, job % blocks)) {
+        block.attend(seen);
+        block.mix(out);
+      }
+  }
+}
+
 }  // namespace

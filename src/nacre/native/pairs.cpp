@@ -20,24 +20,6 @@ inline int thread_number() { return 0; }
 
 constexpr int64_t kChunkNumbers = 1 << 18;  // gradients of pairs that are held before they are added up by key
 
-template <typename T> int64_t blocks_of(const Pairs& p) {
-  return (p.queries + Block<T>::queries(p) - 1) / Block<T>::queries(p);
-}
-
-template <typename T> void forward(const Program& c, const Pairs& p, const Seen* seen, T* out, int threads) {
-  const int64_t blocks = blocks_of<T>(p);
-#pragma omp parallel num_threads(threads)
-  {
-    Block<T> block(c, p);
-#pragma omp for schedule(dynamic, 8)
-    for (int64_t job = 0; job < p.heads * blocks; ++job)
-      if (block.open(job / blocks, job % blocks)) {
-        block.attend(seen);
-        block.mix(out);
-      }
-  }
-}
-
 // Gradients of the pairs of a block that belong to its keys, held until all threads have theirs: for each pair the input
 // drive, t_a, t_b, match, and the share of the value.
 enum Held : int64_t { kByTa = 0, kByTb = 1, kByMatch = 2, kShare = 3, kNumbers = 4 };
@@ -232,10 +214,10 @@ extern "C" {
 int nacre_vector_bytes() { return kWideBytes; }
 
 void nacre_attend_f32(const Program* c, const Pairs* p, const Seen* seen, float* out, int threads) {
-  forward(*c, *p, seen, out, threads);
+  attend_all(*c, *p, seen, out, threads);
 }
 void nacre_attend_f64(const Program* c, const Pairs* p, const Seen* seen, double* out, int threads) {
-  forward(*c, *p, seen, out, threads);
+  attend_all(*c, *p, seen, out, threads);
 }
 void nacre_attend_back_f32(const Program* c, const Pairs* p, const PairGrads* g, const float* out_grad, int threads) {
   backward(*c, *p, *g, out_grad, threads);

@@ -84,7 +84,9 @@ def _pointers(kind: type) -> list[str]:
     return [f.name for f in fields(kind)]
 
 
-class _Pairs(ctypes.Structure):
+class PairsStruct(ctypes.Structure):
+    """`Pairs` of pair_block.h."""
+
     _fields_ = (
         *((name, ctypes.c_int64) for name in (*_SIZES, *_WIDTHS)),
         *((name, ctypes.c_int32) for name in _CODES),
@@ -201,7 +203,7 @@ def _forward(learned: LearnedInputs, stage: PairStage, seen: ctypes.Structure | 
     return out
 
 
-def _struct(learned: LearnedInputs, stage: PairStage) -> tuple[_Pairs, list[Tensor | None]]:
+def _struct(learned: LearnedInputs, stage: PairStage) -> tuple[PairsStruct, list[Tensor | None]]:
     """The kernel's view of the inputs, and tensors that must live as long as it is used."""
     fixed = [None if x is None else x.detach().contiguous() for x in vars(stage.fixed).values()]
     tensors = [*vars(learned).values(), *fixed]
@@ -216,4 +218,4 @@ def _struct(learned: LearnedInputs, stage: PairStage) -> tuple[_Pairs, list[Tens
         heads if apart else 1,
     )
     pointers = (None if x is None else x.data_ptr() for x in tensors)
-    return _Pairs(*sizes, *widths, *vars(stage.options).values(), *pointers), tensors
+    return PairsStruct(*sizes, *widths, *vars(stage.options).values(), *pointers), tensors

@@ -9,14 +9,14 @@
 extern "C" struct Search {
   int64_t series, heads, queries, keys, width;  // series = B * H sequences of T queries and S keys
   int64_t selected, near;                       // K keys for each query, beside those it has already
-  int32_t causal;
+  int32_t causal, with_near;                    // whether the near keys are written, too
   const void *query, *key;       // [B * H, T, D], [B * H, S, D]
   const int64_t *order, *count;  // [B, S] positions of the valid keys, [B] how many there are
   const int64_t *seen;           // [B, T] how many of the valid keys a query may see
   const int64_t *near_first;     // [B, T] rank of the first of the `near` keys that a query has already
   const int64_t *size, *wanted;  // [B] keys in a block, [B] blocks to search, besides the own one where causal
-  int64_t* index;                // [B * H, T, K], zero on entry
-  uint8_t* valid;                // [B * H, T, K], zero on entry
+  int64_t* index;                // [B, H, T, K], or with near keys [H, B, T, K + near]; zero on entry
+  uint8_t* valid;                // the same
 };
 
 namespace {
@@ -103,6 +103,33 @@ template <typename T> struct Series {
   }
 };
 
+// Keys of one query at a time, on their way to the result.
+class Found {
+  const Search& s;
+  const int64_t columns, first;  // first row of the result of this series
+  std::vector<int64_t> position;
+  int64_t count = 0;
+
+ public:
+  Found(const Search& s, int64_t number)
+      : s(s), columns(s.selected + (s.with_near ? s.near : 0)),
+        first((s.with_near ? number % s.heads * (s.series / s.heads) + number / s.heads : number) * s.queries),
+        position(columns) {}
+
+  void add(int64_t key) { position[count++] = key; }
+
+  template <typename T> void write(const Series<T>& series, int64_t t) {
+    if (s.with_near) {
+      const int64_t near = series.near_first[t];
+      for (int64_t r = std::max<int64_t>(near, 0); r < std::min(near + s.near, series.seen[t]); ++r) add(series.order[r]);
+      std::sort(position.begin(), position.begin() + count);
+    }
+    std::copy_n(position.begin(), count, s.index + (first + t) * columns);
+    std::fill_n(s.valid + (first + t) * columns, count, 1);
+    count = 0;
+  }
+};
+
 template <typename T>
 void select_queries(const Search& s, int64_t number, const Series<T>& series, int64_t from, int64_t to) {
   const T* query = static_cast<const T*>(s.query) + number * s.queries * s.width;
@@ -111,6 +138,7 @@ void select_queries(const Search& s, int64_t number, const Series<T>& series, in
   std::vector<int64_t> chosen((to - from) * wanted, none);  // ascending; `none` where there are fewer
   std::vector<int64_t> visit;                               // queries in the order of their best block
   Best<T> blocks(wanted), keys(s.selected);
+  Found result(s, number);
   const auto own = [&](int64_t t) { return (series.seen[t] - 1) / series.size; };
   for (int64_t t = from; t < to; ++t) {
     if (!series.seen[t]) continue;
@@ -141,10 +169,8 @@ void select_queries(const Search& s, int64_t number, const Series<T>& series, in
     }
     if (s.causal) offer(own(t), series.seen[t]);
     keys.sort_by_position();
-    for (int64_t i = 0; i < keys.found; ++i) {
-      s.index[(number * s.queries + t) * s.selected + i] = series.order[keys.item[i].second];
-      s.valid[(number * s.queries + t) * s.selected + i] = 1;
-    }
+    for (int64_t i = 0; i < keys.found; ++i) result.add(series.order[keys.item[i].second]);
+    result.write(series, t);
   }
 }
 
@@ -157,6 +183,7 @@ void scan_queries(const Search& s, int64_t number, const Series<T>& series, int6
   const T* key = static_cast<const T*>(s.key) + number * s.keys * s.width;
   std::vector<Wide<T>> q(s.width);
   BestInLanes<T> best(s.selected);
+  Found result(s, number);
   for (int64_t t = from; t < to; t += lanes) {
     const int64_t count = std::min<int64_t>(lanes, to - t);
     Ints seen = {}, near = {};
@@ -179,11 +206,10 @@ void scan_queries(const Search& s, int64_t number, const Series<T>& series, int6
       }
     }
     const std::vector<Ints>& found = best.sorted();
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t j = 0; j < s.selected && best.holds(found[j][i]); ++j) {
-        const int64_t place = (number * s.queries + t + i) * s.selected + j;
-        s.index[place] = series.order[found[j][i]], s.valid[place] = 1;
-      }
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t j = 0; j < s.selected && best.holds(found[j][i]); ++j) result.add(series.order[found[j][i]]);
+      result.write(series, t + i);
+    }
   }
 }
 

@@ -16,6 +16,7 @@ class _Search(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in _SIZES),
         ("causal", ctypes.c_int32),
+        ("with_near", ctypes.c_int32),
         *((name, ctypes.c_void_p) for name in _POINTERS),
     )
 
@@ -32,12 +33,17 @@ def sqrt_search(
     near: int,
     top_k: int,
     causal: bool,
+    with_near: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Best keys in the best blocks: index and valid, [B, H, T, K]."""
+    """Best keys in the best blocks, and the near keys too if these are wanted: index and valid, [B, H, T, K].
+
+    With near keys they are views of tensors in which heads come first, as the pair stage takes them.
+    """
     batch, heads, length, width = q.shape
-    index = torch.zeros(batch, heads, length, top_k, dtype=torch.int64)
+    first, columns = ((heads, batch), top_k + near) if with_near else ((batch, heads), top_k)
+    index = torch.zeros(*first, length, columns, dtype=torch.int64)
     valid = torch.zeros(index.shape, dtype=torch.bool)
     tensors = [x.contiguous() for x in (q, k, order, count, seen, near_first, size, wanted)] + [index, valid]
     sizes = batch * heads, heads, length, k.shape[2], width, top_k, near
-    call("select", q.dtype, _Search(*sizes, causal, *(x.data_ptr() for x in tensors)))
-    return index, valid
+    call("select", q.dtype, _Search(*sizes, causal, with_near, *(x.data_ptr() for x in tensors)))
+    return (index.transpose(0, 1), valid.transpose(0, 1)) if with_near else (index, valid)

@@ -112,6 +112,8 @@ def _from_arrays(
         raise ValueError(f"{argument}={name!r} names a column, but X holds arrays; give {argument} as a list")
     if isinstance(y, str):
         raise ValueError(f"y={y!r} names a column, but X holds arrays; give y as a list")
+    if hasattr(x, "__array__") and not hasattr(x, "__len__"):
+        x = np.asarray(x)
     clock = clock_of(time)
     stamps = None if time is None else seconds_by(clock, time)
     reading = given.reading

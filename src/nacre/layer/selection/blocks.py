@@ -70,6 +70,26 @@ def search_blocks(
     return index, valid
 
 
+def search_with_near(
+    q: Tensor,
+    k: Tensor,
+    rank: Tensor,
+    seen: Tensor,
+    window: Window,
+    top_k: int,
+    causal: bool,
+    block_size: int | None,
+    reach: int | None,
+) -> tuple[Tensor, Tensor] | None:
+    """The keys of `search_blocks` and the near ones together, [B, H, T, K + near]; None without the kernel."""
+    if top_k > MOST_KEYS or not library.runs(q, k):
+        return None
+    plan = BlockPlan.of(rank, top_k + window.size, causal, block_size, reach)
+    sizes = plan.size, plan.wanted
+    near = window.first, window.size
+    return native_search(q, k, plan.order, plan.count, seen, *sizes, *near, top_k, causal, with_near=True)
+
+
 def by_rank(rank: Tensor) -> Tensor:
     """Positions [B, S] of the valid keys by rank [B, S]; what follows them means nothing."""
     batch, keys = rank.shape

@@ -19,7 +19,7 @@ from nacre._util.checks import whole
 from nacre._util.tracing import values_are_hidden
 from nacre.layer.config import NACConfig, Selection
 from nacre.layer.inputs import padding_mask
-from nacre.layer.selection.blocks import by_rank, search_blocks
+from nacre.layer.selection.blocks import by_rank, search_blocks, search_with_near
 from nacre.layer.selection.nearest import Window, latest, nearest
 from nacre.layer.selection.topk import CHUNK_ELEMENTS, best_columns
 
@@ -179,8 +179,14 @@ def choose_keys(
     )
     if config.top_k is None:
         return _all_pairs(q, candidates)
+    others = config.top_k - config.near
+    if config.near and others and config.selection == Selection.SQRT and not values_are_hidden():
+        places = candidates.rank, candidates.seen, candidates.near
+        together = search_with_near(q, k, *places, others, config.causal, config.block_size, config.reach)
+        if together is not None:
+            return together
     found = []
-    if (others := config.top_k - config.near) > 0:
+    if others:
         if config.selection == Selection.EXACT:
             found.append(_exact_topk(q, k, candidates, others))
         else:
