@@ -36,6 +36,7 @@ APPLICABLE = [  # those of scikit-learn's check_estimator that fit no flat table
 
 NOT_APPLICABLE = {  # docs/estimators.md says why
     "check_array_api_input",
+    "check_classifier_data_not_an_array",
     "check_classifiers_regression_target",
     "check_classifiers_train",
     "check_complex_data",
@@ -48,6 +49,7 @@ NOT_APPLICABLE = {  # docs/estimators.md says why
     "check_fit2d_predict1d",
     "check_n_features_in",
     "check_n_features_in_after_fitting",
+    "check_regressor_data_not_an_array",
     "check_regressors_train",
     "check_requires_y_none",
     "check_supervised_y_2d",

@@ -13,7 +13,7 @@ def flat(y: Any) -> NDArray:  # noqa: ANN401 (labels in any form)
     """Labels of sequences [n], or of steps, one after the other."""
     if hasattr(y, "to_numpy"):
         return y.to_numpy()
-    if not isinstance(y, np.ndarray) and len(y) and np.ndim(y[0]) > 0:
+    if isinstance(y, list | tuple) and len(y) and np.ndim(y[0]) > 0:
         return np.concatenate([np.asarray(item) for item in y])
     found = np.asarray(y)
     return found.reshape(-1)

@@ -112,8 +112,7 @@ def _from_arrays(
         raise ValueError(f"{argument}={name!r} names a column, but X holds arrays; give {argument} as a list")
     if isinstance(y, str):
         raise ValueError(f"y={y!r} names a column, but X holds arrays; give y as a list")
-    if hasattr(x, "__array__") and not hasattr(x, "__len__"):
-        x = np.asarray(x)
+    x = _sized(x)
     clock = clock_of(time)
     stamps = None if time is None else seconds_by(clock, time)
     reading = given.reading
@@ -153,7 +152,12 @@ def _items_of(y: Any) -> Any:  # noqa: ANN401
     """Answers as a list or an array."""
     if y is None:
         raise ValueError("y is missing; give an answer for each sequence")
-    return np.asarray(y) if hasattr(y, "iloc") else y
+    return np.asarray(y) if hasattr(y, "iloc") else _sized(y)
+
+
+def _sized(x: Any) -> Any:  # noqa: ANN401
+    """What has no length but can be an array, as an array."""
+    return np.asarray(x) if hasattr(x, "__array__") and not hasattr(x, "__len__") else x
 
 
 def _kind_of(x: Any, y: Any, classes: bool) -> Kind:  # noqa: ANN401
@@ -287,7 +291,7 @@ def _new_arrays(x: Ragged, time: Any, columns: Columns) -> tuple[Dataset, pd.Dat
     if isinstance(time, str):
         raise ValueError(f"time={time!r} names a column, but X holds arrays; give time as a list")
     inputs, gaps = columns.inputs, columns.reading.gaps
-    rows = read_rows(x, None if time is None else seconds_by(columns.clock, time), None, (), gaps=gaps)
+    rows = read_rows(_sized(x), None if time is None else seconds_by(columns.clock, time), None, (), gaps=gaps)
     if rows.values.shape[1] != len(inputs):
         names = ", ".join(inputs[:8]) + (", ..." if len(inputs) > 8 else "")
         raise ValueError(
