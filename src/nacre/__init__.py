@@ -21,7 +21,7 @@ from nacre.layer.circuit import NCPCell as NCPCell
 from nacre.layer.config import NACConfig as NACConfig
 from nacre.layer.encoder import NACEncoder as NACEncoder
 from nacre.layer.sensory import SensoryGate as SensoryGate
-from nacre.layer.streaming import StreamState as StreamState
+from nacre.layer.streaming.state import StreamState as StreamState
 from nacre.layer.trace import Trace as Trace
 from nacre.models._check import check_model as check_model
 from nacre.models._info import ModelInfo as ModelInfo

@@ -280,6 +280,50 @@ def test_a_long_table_that_is_none_is_refused(write):
         long(write(LONG.replace("temp", "age")))
 
 
+def test_rows_of_one_stamp_in_a_long_table_agree(write):
+    assert (
+        len(long(write(LONG.replace("cid,1,temp,38,,surg,", "cid,1,temp,38,60,,")))) == 3
+    )  # nobody knows cid's end
+    for cells, others, message in (
+        (
+            "80,60,surg,calm",
+            "38,60,surg,tense",
+            "line 7: 'state' is tense here and calm in another row of the same",
+        ),
+        (
+            "80,60,surg,calm",
+            "38,61,surg,calm",
+            r"line 7: 'age' is 61(\.0)? here and 60(\.0)? in another row of the same",
+        ),
+        (
+            "80,60,surg,calm",
+            "38,60,med,calm",
+            "line 7: 'ward' is med here and surg in another row of the same stamp",
+        ),
+    ):
+        text = LONG.replace("80,,surg,", cells).replace("38,,surg,", others)
+        for missing in ("flags", "events"):
+            with refused(message):
+                long(write(text), missing=missing)
+    units = (
+        LONG.replace("state", "state,unit")
+        .replace("80,,surg,", "80,,surg,,bpm")
+        .replace("38,,surg,", "38,,surg,,C")
+    )
+    assert long(write(units)).features == long(write(LONG)).features  # other columns may differ
+
+
+def test_names_that_are_missing_are_counted(write):
+    assert (
+        "Missing: 33.3 % of 3 names of 'ward'; they are like no name."
+        in wide(write(WIDE), static=["age", "ward"]).notes
+    )
+    assert "Missing: 40.0 % of 5 names of 'ward'; they are like no name." in wide(write(WIDE)).notes
+    assert not any("names of" in note for note in wide(write(WIDE.replace(",,tense", ",icu,tense"))).notes)
+    with refused("categories: nothing was observed of 'ward'; leave it out"):
+        wide(write(WIDE.replace("med", "").replace("surg", "")))
+
+
 def test_check_finds_all_that_is_wrong_with_a_table_with_gaps(write):
     options = {
         "time": "hour",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nacre.data import from_arrays
 from nacre.data.dataset import UNSCORED, Kind
 from nacre.data.missing import Missing
-from nacre.data.tables.gaps import as_events
+from nacre.data.tables.gaps import as_events, how_much
 from reference import missing as slow
 from support.hypothesis import examples
 
@@ -62,6 +62,12 @@ def test_names_of_a_category_are_one_event_each():
     data = from_arrays([[[0.0, 1.0, 5.0]], [[0.0, 0.0, 6.0]]], [0.5, 1.5], missing="flags")
     data = as_events(dataclasses.replace(data, one_hot=(0, 1)))
     assert data.values.tolist() == [[1.0, 1.0], [2.0, 5.0], [2.0, 6.0]]
+
+
+@pytest.mark.parametrize("missing", ["flags", "events"])
+def test_what_is_missing_is_counted_over_the_stamps_of_each_sequence(missing):
+    data = from_arrays([[[1.0, NAN]], [[2.0, 3.0]]], [0.5, 1.5], missing=missing)  # both at stamp 0
+    assert how_much(data).startswith("Missing: 25.0 % of 4 values (x1 50.0 %); ")
 
 
 def test_static_features_are_the_same_in_every_row():

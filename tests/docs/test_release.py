@@ -20,7 +20,7 @@ def test_a_wheel_must_hold_more_than_modules():
     assert {
         "nacre/py.typed",
         "nacre/native/pairs.cpp",
-        "nacre/native/circuit.h",
+        "nacre/native/include/circuit.h",
         "nacre/tasks/recipes/spiral.toml",
         "nacre/inspect/viewer/page/index.html",
     } <= check_release.inside()

@@ -23,6 +23,7 @@ COMMANDS = {
     "driving": r"nacre (drive race|train) [\w ./-]+",
     "inspect": r"(nacre (train|inspect)|python tools/)[\w ./-]+",
     "long": r"nacre bench [\w ./,-]+",
+    "missing": r"(nacre train|python tools/)[\w ./-]+",
     "nac-plus": r"(nacre (train|study recall)|python tools/)[\w ./-]+",
     "cells": r"nacre train [a-z0-9 -]+",
     "first-nac-plus": r"nacre train [a-z0-9 -]+",

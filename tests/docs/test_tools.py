@@ -5,13 +5,18 @@ import json
 import pytest
 import torch
 
+from nacre.data.dataset import Kind
 from nacre.data.files.catalogue import CATALOG
+from nacre.data.missing import Missing
+from nacre.data.sets.series import forecasting
+from nacre.data.splits import SplitBy, make_splits
 from nacre.inspect.recording.run import load_subject
 from nacre.models.nac import PLUS
 from nacre.tasks.recipe import Profile, list_recipes, load_recipe
 from nacre.train.evaluate import predict, score
 from nacre.train.run_cell import run_cell
-from support.pages import DOCS, tool
+from support.datasets import MADE, hourly
+from support.pages import DOCS, PAGES, tool
 from support.train import MODEL, cell, irregular, spirals
 
 bench_steps, write_pages = map(tool, ("bench_steps", "write_pages"))
@@ -33,6 +38,19 @@ def test_pages_are_followed_as_a_stranger_would_with_less_to_do(tmp_path):
     assert load_recipe(tmp_path / "short" / "spiral.toml").at(Profile.STANDARD).training.steps == 20
     assert follow.runs("exit 0", tmp_path)
     assert not follow.runs("exit 3", tmp_path)
+
+
+def test_what_pages_say_to_save_is_saved_before_their_commands(tmp_path):
+    follow = tool("follow_pages")
+    saved = {page.name: follow.program(page, tmp_path) for page in PAGES}
+    assert saved["your-own-data.md"] == tmp_path / "page-your-own-data.py"
+    assert saved["tuning.md"] is None
+    recipes = {path.name for path in tmp_path.glob("*.toml")}
+    typed = " ".join(
+        step.command for step in follow.steps() if step.page in ("your-own-data.md", "missing-values.md")
+    )
+    assert {word for word in typed.split() if word.endswith(".toml")} == recipes == {"pumps.toml", "icu.toml"}
+    assert "class Decay" in (tmp_path / "mydecay.py").read_text()
 
 
 def test_check_says_which_page_differs_and_writing_mends_it(tmp_path, monkeypatch, capsys):
@@ -108,6 +126,55 @@ def test_variants_of_nac_plus_differ_from_it_in_what_their_names_say(tmp_path, m
         assert changed.items().isdisjoint(PLUS.items()), "a variant that changes nothing"
         assert (made.training.steps, made.network.d_model) == (7, 32)
     assert {*variants.VARIANTS} == {*write_pages.module_of("nac-plus").CHANGED}
+
+
+def test_recipes_with_holes_differ_in_what_a_network_sees_alone(tmp_path, monkeypatch):
+    holes, whole = tool("hole_recipes"), forecasting(hourly(days=50), MADE, 48, 24)
+    monkeypatch.setattr(holes, "load_ettm1", lambda: whole)
+    monkeypatch.setattr("sys.argv", ["hole_recipes.py", str(tmp_path)])
+    holes.main()
+    assert len([*tmp_path.iterdir()]) == 9
+    by_time = make_splits(whole, SplitBy.TIME, 5, 0.1)[0]
+    recipe = load_recipe(tmp_path / "ettm1-80-flags.toml")
+    assert recipe.training == load_recipe("ettm1").at(Profile.STANDARD).training
+    assert (recipe.split.by, recipe.data["share"], recipe.data["way"]) == ("official", 0.8, "flags")
+    for share in (0.3, 0.8):
+        made = {way: holes.ettm1(share, way) for way in holes.WAYS}
+        assert [data.missing for data in made.values()] == [Missing.FLAGS, Missing.LAST, Missing.ERROR]
+        flags = made["flags"]
+        assert flags.values.isnan().float().mean() == pytest.approx(share, abs=0.02)
+        test = make_splits(flags, SplitBy.OFFICIAL, 5)[0].test
+        assert torch.equal(flags.start[test], whole.start[by_time.test])
+        for data in made.values():
+            assert data.kind is Kind.FORECASTING
+            assert torch.equal(make_splits(data, SplitBy.OFFICIAL, 5)[0].test, test)
+            assert torch.equal(data.y[test], whole.y[by_time.test])  # the answers are whole
+        with_holes, filled = (made[way].batch(test) for way in ("flags", "interpolation"))
+        seen = ~with_holes.x.isnan()
+        assert torch.equal(filled.x[seen], with_holes.x[seen])
+        assert torch.equal(filled.time, with_holes.time)
+        assert not filled.x.isnan().any()
+
+
+def test_straight_lines_fill_the_holes_of_a_window_from_the_window_alone():
+    interpolated = tool("hole_recipes").interpolated
+    nan = torch.nan
+    x = torch.tensor([[nan, 1.0, nan, nan, 4.0, nan], [nan] * 6, [7.0, nan, nan, nan, nan, 2.0]]).unsqueeze(2)
+    wanted = [[1.0, 1.0, 2.0, 3.0, 4.0, 4.0], [5.0] * 6, [7.0, 6.0, 5.0, 4.0, 3.0, 2.0]]
+    assert torch.equal(interpolated(x, torch.tensor([5.0])).squeeze(2), torch.tensor(wanted))
+
+
+@pytest.mark.slow
+def test_plain_methods_of_the_page_are_scored_fold_by_fold(tmp_path, monkeypatch):
+    summaries = tool("measure_summaries")
+    page = summaries.PAGE.read_text().replace("patients = 2_000", "patients = 150")
+    (tmp_path / "small.md").write_text(page)
+    monkeypatch.setattr(summaries, "PAGE", tmp_path / "small.md")
+    monkeypatch.setattr(tool("measured"), "RESULTS", tmp_path)
+    summaries.main()
+    found = json.loads((tmp_path / summaries.FILE).read_bytes())
+    assert [*found["auroc"]] == ["logistic regression", "boosted trees"]
+    assert all(len(scores) == 5 and 0 <= min(scores) < max(scores) <= 1 for scores in found["auroc"].values())
 
 
 @pytest.mark.slow

@@ -21,7 +21,9 @@ from nacre.train.run import Run
 from nacre.train.run_cell import run_cell
 from support.estimators import SMALL, as_frame, classifier, regressor, waves
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* does not beat the control", "ignore:.* lies far outside")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* does not beat the control", "ignore:.* lies far outside", "ignore:nothing was observed"
+)
 X, TIME, Y = waves()
 NEW, WHEN, TRUTH = waves(10, seed=1)
 

@@ -77,7 +77,8 @@ def test_a_model_that_always_says_the_same_has_no_tuning_but_the_other_tables(tm
     torch.nn.init.zeros_(layer.out_proj.weight)
     record(layer, torch.randn(1, 30, 8), out="same")
     assert command(monkeypatch, "inspect", "same", "--what", "answer") == 0
-    assert "no tuning: what must be answers with at least two labels" in " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no tuning: what must be answers with at least two labels that repeat, got 'answer' with" in said
     names = {"lesions.csv", "time-tuning.csv", "inspect.json"}
     assert {path.name for path in (tmp_path / "inspect").iterdir()} == names
     assert json.loads((tmp_path / "inspect" / "inspect.json").read_text())["tuning"] is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import nacre
-from nacre.layer.streaming import StreamState
+from nacre.layer.streaming.state import StreamState
 from nacre.native import library
 from support.cases import PLUS, some
 from support.hypothesis import examples

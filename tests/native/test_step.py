@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import nacre
-from nacre.layer import step_plan
+from nacre.layer.streaming import plan as step_plan
 from nacre.native import library
 from support.cases import PLUS
 

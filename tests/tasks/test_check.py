@@ -65,6 +65,15 @@ def test_all_problems_are_listed(check):
         assert err.count(line) == 1, (line, err)
 
 
+def test_unknown_keys_hide_no_column(check):
+    recipe = RECIPE.replace('"when"', '"whne"') + "horizont = 3\nlookbak = 4\n"
+    code, _, err = check(recipe)
+    assert code == 2
+    assert "unknown key data.horizont for csv; did you mean 'horizon'?" in err
+    assert "unknown key data.lookbak for csv; did you mean 'lookback'?" in err
+    assert "time: my.csv has no column 'whne'; did you mean 'when'?" in err
+
+
 def test_what_rests_on_good_columns_is_checked_beside_bad_ones(check):
     table = TABLE.replace("p1,2,", "p1,0,").replace("p3,2,", "p3,0,").replace("p2,1,21", "p2,1,twenty")
     code, out, err = check(RECIPE, table)

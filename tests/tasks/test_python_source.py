@@ -36,6 +36,15 @@ def number():
 def broken():
     return 1 / 0
 thing = 3
+def frame(gap=None):
+    import pandas as pd
+    who = [f"p{i // 2}" for i in range(12)]
+    odd = [name in "p1p3" for name in who]
+    return pd.DataFrame({"who": who, "t": [0, 1] * 6, "a": [gap, 2.0] * 6, "b": 1.5, "y": odd})
+def table(**more):
+    return {"frame": frame(**more), "time": "t", "target": "y", "group": "who", "missing": "flags"}
+def without_time():
+    return {"frame": frame(), "target": "y"}
 """
 
 
@@ -55,6 +64,9 @@ def test_a_function_gives_a_data_set_or_arguments_of_from_arrays(module):
     assert data.values[0].item() == 2.0
     data, _ = load_data({"python": f"{module}:plain", "anything": 1})
     assert (data.name, data.kind) == ("plain", "regression")
+    data, columns = load_data({"python": f"{module}:table", "gap": float("nan")})
+    assert (data.name, data.form, data.classes, columns) == ("table", "your own", ("False", "True"), None)
+    assert data.values[:, 0].isnan().sum() == 6
 
 
 def test_what_is_wrong_is_named(module):
@@ -71,7 +83,9 @@ def test_what_is_wrong_is_named(module):
             {"python": f"{module}:wrong_key"},
             "must return arguments of from_arrays, x, y, .*; 'tiem' is none",
         ),
-        ({"python": f"{module}:without_y"}, "x and y are missing"),
+        ({"python": f"{module}:without_y"}, "must return arguments of from_arrays, .*; without y"),
+        ({"python": f"{module}:without_time"}, "must return arguments of from_frame, .*; without time"),
+        ({"python": f"{module}:frame"}, "or from_frame, got a DataFrame"),
         ({"python": f"{module}:waves", "name": "spiral"}, r"\[data\] must have one of name, .* got python, name"),
         ({}, "got nothing, as runs on data in memory"),
     ):

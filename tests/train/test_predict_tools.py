@@ -72,7 +72,7 @@ def test_inputs_far_outside_of_training_are_named(folds, new, monkeypatch, capsy
     table.loc[[3, 7], "value"] = [40.0, -60.0]
     table.to_csv(new, index=False)
     said = " ".join(say(monkeypatch, capsys, run, new, "--out", out).err.split())
-    rows = f"in 2 of {len(table)} rows, the farthest is -60, "
+    rows = f": 2 of {len(table)} values, the farthest is -60, "
     assert said.startswith("warning: 'value' lies far outside of what training saw, -")
     assert rows in said
     shutil.copytree(run, new.parent / "old")

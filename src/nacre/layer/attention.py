@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from nacre._util.tracing import values_are_hidden
 from nacre.io import saveable
-from nacre.layer import streaming
 from nacre.layer.backbone import Backbone, WiredBackbone
 from nacre.layer.clock import clock_stamps, since_first
 from nacre.layer.config import Match, NACConfig, RareOptions, refuse_unknown
@@ -22,8 +21,9 @@ from nacre.layer.pair_stage import attend
 from nacre.layer.pairs import Tokens
 from nacre.layer.selection.choose import choose_keys
 from nacre.layer.sensory import SensoryGate
-from nacre.layer.step_plan import step_by_kernel
-from nacre.layer.streaming import StreamState
+from nacre.layer.streaming import state as streaming
+from nacre.layer.streaming.plan import step_by_kernel
+from nacre.layer.streaming.state import StreamState
 from nacre.layer.synapses import Factory
 from nacre.layer.trace import Observer, Scene, Trace, TraceBuilder
 from nacre.wiring.builders import WiringKind, backbone_wiring, sensory_wiring

@@ -14,7 +14,7 @@ from nacre.layer.attention import NAC
 from nacre.layer.config import NACConfig
 from nacre.layer.foreign import OPTIONS, RENAMED, explain
 from nacre.layer.inputs import padding_mask, require_tensor, same_dtype, sequence
-from nacre.layer.streaming import StreamState
+from nacre.layer.streaming.state import StreamState
 from nacre.layer.synapses import Factory
 
 _LAYERS = (

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nacre._util.checks import whole
-from nacre.layer.stream_checks import check_newest, check_order, check_stamps
+from nacre.layer.streaming.checks import check_newest, check_order, check_stamps
 from nacre.models._base import SequenceModel, Steps, in_units
 from nacre.models._questions import State, split
 from nacre.models._recurrent_state import RecurrentState, new_state, pack, unpack

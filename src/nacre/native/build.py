@@ -55,7 +55,8 @@ def _compile(compiler: str, extra: tuple[str, ...], target: Path) -> str | None:
         return None
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / "kernels.so"
-        command = [compiler, *_FLAGS, *extra, "-o", str(made), *(str(_HERE / name) for name in _SOURCES)]
+        sources = (f"-I{_HERE / 'include'}", *(str(_HERE / name) for name in _SOURCES))
+        command = [compiler, *_FLAGS, *extra, "-o", str(made), *sources]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
         except subprocess.TimeoutExpired as error:
@@ -85,7 +86,7 @@ def _require_own(path: Path) -> None:
 
 def _fingerprint(compiler: str) -> str:
     digest = hashlib.sha256()
-    for path in sorted(_HERE.glob("*.[ch]*")):
+    for path in [*sorted(_HERE.glob("*.cpp")), *sorted(_HERE.glob("include/*.h"))]:
         digest.update(path.read_bytes())
     # -march=native depends on the instructions that the processor has.
     digest.update(repr((compiler, _FLAGS, platform.machine(), cpu_info("flags", "Features"))).encode())

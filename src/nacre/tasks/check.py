@@ -12,7 +12,7 @@ from nacre.data.files.listing import check_data, describe
 from nacre.data.tables.check import csv_problems
 from nacre.models._registry import list_models
 from nacre.tasks.recipe import SUFFIX, load_recipe, recipe_of, toml_table
-from nacre.tasks.sources import check_csv_options
+from nacre.tasks.sources import csv_option_problems, csv_options
 from nacre.tasks.task import Task, load_task
 
 _REFUSALS = (ValueError, TypeError, OSError, RuntimeError, MemoryError)
@@ -77,8 +77,10 @@ def _recipe_problems(path: Path) -> Iterator[str]:
     data = table.get("data", {})
     if isinstance(data, dict) and isinstance(data.get("csv"), str):
         options = {key: value for key, value in data.items() if key != "csv"}
-        wrong = list(_refusal(check_csv_options, options))
-        yield from wrong or csv_problems(path.parent / data["csv"], options)
+        yield from csv_option_problems(options)
+        known = csv_options(options)
+        if {"time", "target"} <= known.keys():
+            yield from csv_problems(path.parent / data["csv"], known)
 
 
 def _network_problems(task: Task) -> Iterator[str]:

@@ -15,6 +15,7 @@ from nacre._util.digest import checksum
 from nacre._util.foreign_code import import_reference, is_reference
 from nacre.data.dataset import Dataset
 from nacre.data.tables.arrays import from_arrays
+from nacre.data.tables.csv_dataset import from_frame
 
 ENTRY_POINTS = "nacre.data"
 _ROLES = ("kind", "features", "classes", "targets", "parts", "static", "missing")
@@ -26,7 +27,7 @@ def load_python(reference: str, options: Mapping[str, Any]) -> Dataset:
 
     Args:
         reference: package.module:function. It returns a `Dataset`, or a dictionary of arguments of
-            `nacre.data.from_arrays`.
+            `nacre.data.from_arrays` or, with a `frame`, of `nacre.data.from_frame`.
         options: Its arguments: the other keys of `[data]`.
 
     Raises:
@@ -49,7 +50,7 @@ def load_python(reference: str, options: Mapping[str, Any]) -> Dataset:
     if not isinstance(made, Dataset):
         raise ValueError(
             f"{reference!r} must return a nacre.data.Dataset, such as from_arrays or from_csv makes, or a "
-            f"dictionary of the arguments of from_arrays, got a {type(made).__name__}"
+            f"dictionary of the arguments of from_arrays or from_frame, got a {type(made).__name__}"
         )
     return made if made.form != "generated" else replace(made, form="your own")
 
@@ -64,12 +65,14 @@ def roles_checksum(data: Dataset) -> str:
 
 
 def _from_arguments(made: Mapping[str, Any], reference: str) -> Dataset:
-    known = inspect.signature(from_arrays).parameters
+    maker, needed = (from_frame, ("frame", "time", "target")) if "frame" in made else (from_arrays, ("x", "y"))
+    known = inspect.signature(maker).parameters
     wrong = next((key for key in made if key not in known), None)
-    if wrong is not None or not {"x", "y"} <= made.keys():
-        why = f"{wrong!r} is none of them" if wrong is not None else "x and y are missing"
-        raise ValueError(f"{reference!r} must return arguments of from_arrays, {', '.join(known)}; {why}")
-    return from_arrays(**{"name": reference.rpartition(":")[2], **made})
+    if wrong is not None or not {*needed} <= made.keys():
+        missing = " and ".join(key for key in needed if key not in made)
+        why = f"{wrong!r} is none of them" if wrong is not None else f"without {missing}"
+        raise ValueError(f"{reference!r} must return arguments of {maker.__name__}, {', '.join(known)}; {why}")
+    return maker(**{"name": reference.rpartition(":")[2], **made})
 
 
 def _check_options(function: Callable[..., object], options: Mapping[str, Any], reference: str) -> None:

@@ -1,7 +1,7 @@
 """From the `[data]` table of a recipe to a data set."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
             from nacre.data.tables.csv_dataset import read_csv_task
 
             path = Path(options.pop("csv"))
-            check_csv_options(options)
+            _check(read_csv_task, options, "csv", ("path",))
             return read_csv_task(path, **options)
         loader = loader_of(options.pop("name"))
         _check(loader, options, name, ("data_dir",))
@@ -52,18 +52,32 @@ def load_data(table: dict[str, Any], data_dir: Path | None = None) -> tuple[Data
         raise ValueError(f"[data] of {name}: {error}") from error
 
 
-def check_csv_options(options: dict[str, Any]) -> None:
-    """Refuse options of a CSV file that do not exist, and a lack of those that must be."""
+def csv_option_problems(options: dict[str, Any]) -> list[str]:
+    """Options of a CSV file that do not exist, each with what there is, and those that must be and are not."""
     from nacre.data.tables.csv_dataset import read_csv_task
 
-    _check(read_csv_task, options, "csv", ("path",))
+    return list(_problems(read_csv_task, options, "csv", ("path",)))
+
+
+def csv_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of some options of a CSV file that exist."""
+    from nacre.data.tables.csv_dataset import read_csv_task
+
+    return {key: value for key, value in options.items() if key in inspect.signature(read_csv_task).parameters}
 
 
 def _check(reader: Callable[..., object], options: dict[str, Any], name: str, own: tuple[str, ...]) -> None:
+    for problem in _problems(reader, options, name, own):
+        raise ValueError(problem)
+
+
+def _problems(
+    reader: Callable[..., object], options: dict[str, Any], name: str, own: tuple[str, ...]
+) -> Iterator[str]:
     parameters = {k: p for k, p in inspect.signature(reader).parameters.items() if k not in own}
     for key in options:
         if key not in parameters:
-            raise ValueError(f"unknown key data.{key} for {name}; {there_are(key, parameters)}")
+            yield f"unknown key data.{key} for {name}; {there_are(key, parameters)}"
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in options]
     if missing:
-        raise ValueError(f"[data] of {name} lacks {', '.join(missing)}")
+        yield f"[data] of {name} lacks {', '.join(missing)}"

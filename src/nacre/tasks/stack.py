@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nacre.layer.encoder import ResidualBlock
-from nacre.layer.streaming import StreamState
+from nacre.layer.streaming.state import StreamState
 
 
 class ModelStack(nn.Module):

@@ -67,10 +67,20 @@ def _plain(cells: pd.Series, text: bool) -> pd.Series | None:
     import pandas as pd
 
     if text and not pd.api.types.is_object_dtype(cells.dtype):
-        return cells.astype(str).astype(object).where(cells.notna(), None)
+        return _objects(cells, text=True)
     extended = isinstance(cells.dtype, pd.api.extensions.ExtensionDtype)
     if not extended or pd.api.types.is_datetime64_any_dtype(cells.dtype):
         return None
     if pd.api.types.is_numeric_dtype(cells.dtype) and not pd.api.types.is_bool_dtype(cells.dtype):
         return pd.Series(cells.to_numpy(np.float64, na_value=np.nan))
-    return cells.astype(object).where(cells.notna(), None)
+    return _objects(cells, text=False)
+
+
+def _objects(cells: pd.Series, text: bool) -> pd.Series:
+    """A column as objects, or their text; equal cells are one object, so that long columns stay small."""
+    import pandas as pd
+
+    code, names = pd.factorize(cells)  # a missing cell has code -1
+    known = pd.Series(names)
+    objects = [*(known.astype(str) if text else known).astype(object), None]
+    return pd.Series(np.array(objects, object)[code], dtype=object)

@@ -182,7 +182,7 @@ def _refuse_empty(data: Dataset, seen: NDArray[np.int64]) -> None:
     if empty:
         raise ValueError(
             f"{data.name}: nothing was observed of {', '.join(map(repr, empty))}; leave such columns out "
-            "(features=...)"
+            "(of features, or of static)"
         )
 
 

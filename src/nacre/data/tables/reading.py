@@ -133,6 +133,8 @@ def vocabulary(table: Table, name: str) -> tuple[str, ...]:
     table.require("categories", name)
     cells = table.cells(name).dropna() if table.gaps else table.filled(name)
     found = tuple(sorted(set(cells.astype(str))))
+    if not found:
+        raise ValueError(f"{table.path}: categories: nothing was observed of {name!r}; leave it out")
     if len(found) > MOST_CATEGORIES:
         raise ValueError(
             f"categories: column {name!r} of {table.path} has {len(found):,} different names, at most "

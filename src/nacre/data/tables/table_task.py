@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ def read_task(table: Table, asked: Asked) -> tuple[Dataset, Columns]:
     found = None
     if reading.variable:
         names = _variables_of(asked)
-        table, found = read_long(table, time, group, stamps, reading, names)
+        table, found = read_long(table, time, group, stamps, reading, names, targets)
         table = table if reading.is_events else with_columns(table, found)
         stamps = stamps_by(clock, table, time)
     check_roles(table, time, targets, group, reading.categories)
@@ -110,7 +110,19 @@ def read_task(table: Table, asked: Asked) -> tuple[Dataset, Columns]:
         vocabulary={name: vocabulary(table, name) for name in reading.categories},
     )
     data = _build(table, columns, rows, Answers(cells, unknown), found)
-    return settle(replace(data, notes=(*notes, *left_out, *data.notes)), reading.policy), columns
+    notes = (*notes, *left_out, *data.notes, *_nameless(table, rows, reading))
+    return settle(replace(data, notes=notes), reading.policy), columns
+
+
+def _nameless(table: Table, rows: CsvRows, reading: Reading) -> Iterator[str]:
+    """Notes on how many names are missing in columns of categories; of static ones, in how many groups."""
+    for name in reading.categories if reading.gaps else ():
+        empty = table.cells(name).isna().to_numpy()[rows.row]
+        if name in reading.static:
+            empty = np.logical_and.reduceat(empty, rows.first)
+        if empty.any():
+            share = f"{100 * empty.mean():.1f} % of {len(empty):,} names of {name!r}"
+            yield f"Missing: {share}; they are like no name."
 
 
 def _variables_of(asked: Asked) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from nacre.data.dataset import Kind
 from nacre.data.sets.episodes import ACTIONS
 from nacre.drive.carracing.world import FPS, World
 from nacre.layer.attention import NAC
-from nacre.layer.streaming import StreamState
+from nacre.layer.streaming.state import StreamState
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.stack import ModelStack
 from nacre.train.run import Run

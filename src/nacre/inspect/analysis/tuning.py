@@ -168,8 +168,9 @@ def tuning(
     if (counts > 0).sum() < 2 or len(label) <= (counts > 0).sum():
         seen = ", ".join(f"{name} {n}" for name, n in zip(labels.names, counts, strict=True) if n)
         raise TooFewLabels(
-            f"what must be answers with at least two labels that repeat, got {what!r} with {seen or 'none'} in "
-            f"{len(label)} {'samples' if control is PermutationControl.SAMPLES else 'steps'}; record more samples"
+            f"what must be answers with at least two labels that repeat, got {str(what)!r} with {seen or 'none'} "
+            f"in {len(label)} {'samples' if control is PermutationControl.SAMPLES else 'steps'}; "
+            "record more samples"
         )
     bins = max(2, min(bins, len(label) // _FEWEST))
     permuted = Permuted(label, lengths, control, permutations, seed)

@@ -53,13 +53,15 @@ def number(value: float, places: int) -> str:
 
 
 def with_std(mean: float, std: float | None, places: int) -> str:
-    """Mean ± standard deviation, where there is one.
+    """Mean ± standard deviation, where there is one; equal numbers have none but rounding.
 
     Example:
-        >>> with_std(0.5, 0.01, 3), with_std(0.5, None, 3)
-        ('0.500 ± 0.010', '0.500')
+        >>> with_std(0.5, 0.01, 3), with_std(0.5, None, 3), with_std(0.5, 1e-17, 3)
+        ('0.500 ± 0.010', '0.500', '0.500 ± 0.000')
     """
-    return number(mean, places) + ("" if std is None else f" ± {number(std, places)}")
+    if std is None:
+        return number(mean, places)
+    return f"{number(mean, places)} ± {number(0.0 if std < 1e-12 * abs(mean) else std, places)}"
 
 
 def value_of(row: ModelRow, places: int) -> str:

@@ -13,7 +13,7 @@ from nacre._util.checks import choice, whole
 from nacre.layer.config import NACConfig, Selection
 from nacre.layer.selection.blocks import CAUSAL_BLOCK, blocks_to_search
 from nacre.layer.selection.topk import best_columns
-from nacre.layer.stream_checks import check_newest, check_order, check_stamps
+from nacre.layer.streaming.checks import check_newest, check_order, check_stamps
 
 
 class Overflow(StrEnum):

@@ -23,7 +23,7 @@ from nacre.native.step import Refusal, StepPlan, StepWeights, run_step
 
 if TYPE_CHECKING:
     from nacre.layer.attention import NAC
-    from nacre.layer.streaming import StreamState
+    from nacre.layer.streaming.state import StreamState
 
 
 @dataclass(frozen=True)
