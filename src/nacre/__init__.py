@@ -1,5 +1,7 @@
 """Continuous-time attention wired like the nervous system of C. elegans."""
 
+import typing as _typing
+
 import nacre._util.wait_policy  # noqa: F401  first: torch reads the environment when it is imported
 
 # isort: split
@@ -30,3 +32,26 @@ from nacre.models._registry import list_models as list_models
 from nacre.models._registry import model_info as model_info
 from nacre.tasks.network import TaskNetwork as TaskNetwork
 from nacre.wiring.wiring import Wiring as Wiring
+
+if _typing.TYPE_CHECKING:
+    from nacre.estimators.classifier import Classifier as Classifier
+    from nacre.estimators.forecaster import Forecaster as Forecaster
+    from nacre.estimators.regressor import Regressor as Regressor
+
+_ESTIMATORS = {"Classifier": "classifier", "Forecaster": "forecaster", "Regressor": "regressor"}
+
+
+def __getattr__(name: str) -> object:
+    """The estimators, imported when they are asked for: they need the extra `train`."""
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"nacre.estimators.{_ESTIMATORS[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("nacre"):
+            raise
+        from nacre._util.extras import how_to_install
+
+        raise ModuleNotFoundError(f"nacre.{name} needs {error.name}; {how_to_install('train')}") from None

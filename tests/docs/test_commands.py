@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import nacre
 from nacre.bench.entries import resolve
 from nacre.study.uat import command as uat
 from nacre.tasks.recipe import Profile, parse_recipe
@@ -266,6 +267,17 @@ def test_performance_a_sweep(tmp_path):
     short = command.replace(models, "torch-mha").replace(lengths, "32,64")  # each entry takes processes of its own
     assert "torch-mha" in run(short, tmp_path)
     assert (tmp_path / "results" / "bench-sweep.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* does not beat the control")
+def test_estimators_save_what_inspect_opens(tmp_path):
+    x, y = [[[i % 2, 1.0], [i % 3, 2.0]] for i in range(30)], ["leaks", "tight"] * 15
+    clf = nacre.Classifier("nac-plus", d_model=8, num_heads=2, max_steps=1, random_state=0)
+    clf.fit(x, y).save(tmp_path / "pumps")
+    (inspect,) = commands("estimators.md")
+    run(inspect, tmp_path)
+    assert (tmp_path / "attention.svg").exists()
 
 
 def test_every_page_with_commands_is_followed_here():

@@ -108,3 +108,22 @@ def test_notebook_own_data(tmp_path, monkeypatch):
     assert len(names["predictions"]) == 40
     assert names["right"] > 0.8  # guessing is 0.5
     assert names["accuracies"][0] > 0.8 > 0.7 > names["accuracies"][-1]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* does not beat the control")
+def test_notebook_classify_with_gaps(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names, said = execute("classify-with-gaps", 20)
+    assert names["same"]
+    assert len(names["share"]) == 300
+    assert "they are flagged as not observed" in said
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* does not beat the control")
+def test_notebook_any_moment(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names, _ = execute("any-moment", 60)
+    assert (names["error"] ** 2).mean() < (names["lines"] ** 2).mean()
+    assert names["recording"].about.features == ("x", "seen", "guess")

@@ -27,7 +27,7 @@ RANKS = [
     ["tasks"],
     ["train"],
     ["inspect", "deploy"],
-    ["study", "drive", "bearings", "bench", "demo", "doctor"],
+    ["study", "drive", "bearings", "bench", "demo", "doctor", "estimators"],
     ["cli", "__main__"],
 ]
 

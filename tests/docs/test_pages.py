@@ -21,14 +21,20 @@ from support.pages import BLOCK, DOCS, PAGES, ROOT
 
 WITH_CODE = [page for page in PAGES if "```python\n" in page.read_text()]
 COMMANDS = typer.main.get_command(app)
-SLOW = dict.fromkeys(("deploy.md", "your-own-task.md"), pytest.mark.slow)  # they compile, and train
+SLOW = dict.fromkeys(
+    ("any-moment.md", "deploy.md", "estimators.md", "your-own-task.md"), pytest.mark.slow
+)  # they compile, and train
 
-SMALL = {"missing-values.md": ("patients = 2_000", "patients = 60")}  # in tests
+SMALL = {  # in tests
+    "missing-values.md": ("patients = 2_000", "patients = 60"),
+    "README.md": ("max_steps=100", "max_steps=2"),
+}
 
 # Code and commands
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, when it compiles
+@pytest.mark.filterwarnings("ignore:.* does not beat the control", "ignore:.* lies far outside")
 @pytest.mark.parametrize("page", [pytest.param(p, id=p.name, marks=SLOW.get(p.name, ())) for p in WITH_CODE])
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

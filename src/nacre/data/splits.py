@@ -1,6 +1,7 @@
 """Splits: the training, validation and test sequences of each fold. No group is ever in two parts."""
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from nacre._util.checks import real, whole
 from nacre.data.dataset import Dataset, Kind
+
+_HELD_OUT = 5  # every so many groups, one is held out
 
 
 class SplitBy(StrEnum):
@@ -86,17 +89,63 @@ def _by_group(data: Dataset, folds: int) -> list[Split]:
             f"{data.name}: folds must be 3 to {len(present)}, the number of groups, got {folds}; "
             "each fold needs groups of its own to train, to validate and to score"
         )
-    if (
-        data.kind is Kind.CLASSIFICATION
-    ):  # sorted by the class of their first sequence: every fold gets all classes
-        first = torch.full((len(data.groups),), len(data)).scatter_reduce(
-            0, data.group, torch.arange(len(data)), "amin"
-        )
-        present = present[data.y[first[present]].argsort(stable=True)]
+    present = _by_class(data, present)
     rank = torch.zeros(len(data.groups), dtype=torch.int64)
     rank[present] = torch.arange(len(present)) % folds
     fold = rank[data.group].masked_fill(~home, -1)  # [n]
     return [_split(fold >= 0, fold == (i + 1) % folds, fold == i, ~home) for i in range(folds)]
+
+
+def _by_class(data: Dataset, groups: Tensor) -> Tensor:
+    """Groups sorted by the class of their first sequence, so that every fold gets all classes."""
+    if data.kind is not Kind.CLASSIFICATION:
+        return groups
+    first = torch.full((len(data.groups),), len(data)).scatter_reduce(
+        0, data.group, torch.arange(len(data)), "amin"
+    )
+    return groups[data.y[first[groups]].argsort(stable=True)]
+
+
+def hold_out(data: Dataset, groups: Collection[str] | None = None) -> Split:
+    """Training and validation parts of a data set of which nothing is scored: no group is in both.
+
+    Args:
+        data: What to split.
+        groups: Names of the groups that validate; None for every fifth one, of each class, but none whose class
+            would not be left to train on. Of forecasts of fewer than five series, it is the last fifth of each.
+
+    Example:
+        >>> from nacre.data import load_spirals
+        >>> split = hold_out(load_spirals(30))
+        >>> len(split.train), len(split.valid), len(split.test)
+        (24, 6, 0)
+    """
+    present = data.group.unique()
+    if data.kind is Kind.FORECASTING and groups is None and len(present) < _HELD_OUT:
+        block = _blocks(data, 1, 1 / _HELD_OUT)
+        return _split(block >= 0, block == 1, torch.zeros_like(block, dtype=torch.bool))
+    if len(present) < 2:
+        raise ValueError(
+            f"{data.name}: a part must be held out, but there is one group only, "
+            f"{data.groups[int(present[0])]!r}; give more sequences, or groups that tell more of them apart"
+        )
+    if groups is None:
+        count = min(_HELD_OUT, len(present))
+        chosen = _by_class(data, present)[1::count]
+    else:
+        unknown = [name for name in groups if name not in data.groups]
+        if unknown:
+            raise ValueError(f"no group is called {unknown[0]!r}; there are {', '.join(data.groups[:8])}, ...")
+        chosen = torch.tensor([data.groups.index(name) for name in groups], dtype=torch.int64)
+    valid = torch.isin(data.group, chosen)
+    if data.kind is Kind.CLASSIFICATION and groups is None:
+        valid &= torch.isin(data.y, data.y[~valid])
+    none = torch.zeros_like(valid)
+    split = _split(~none, valid, none)
+    for part, index in (("training", split.train), ("validation", split.valid)):
+        if len(index) == 0:
+            raise ValueError(f"{data.name}: the {part} part is empty; hold out some groups, but not all")
+    return split
 
 
 def _official(data: Dataset, folds: int) -> list[Split]:
@@ -118,10 +167,13 @@ def _official(data: Dataset, folds: int) -> list[Split]:
 
 
 def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
-    """The last rows of each group are scored; the rows before are `folds` blocks, fold i validates on block i.
+    """The last rows of each group are scored; the rows before are `folds` blocks, fold i validates on block i."""
+    block = _blocks(data, folds, test_share)
+    return [_split(block >= 0, block == i, block == folds) for i in range(folds)]
 
-    A sequence belongs to the part that holds all rows it uses, inputs and targets; those across a border are out.
-    """
+
+def _blocks(data: Dataset, folds: int, test_share: float) -> Tensor:
+    """[n] which block of time holds all rows that a sequence uses, inputs and targets; -1 across a border."""
     block = torch.full((len(data),), -1)  # [n]: 0 ... folds - 1, folds = test, -1 = across a border
     for group in data.group.unique():
         members = (data.group == group).nonzero().squeeze(1)
@@ -132,7 +184,7 @@ def _by_time(data: Dataset, folds: int, test_share: float) -> list[Split]:
         inside = torch.bucketize(start, borders, right=True)  # block of the first row
         whole_inside = inside == torch.bucketize(stop - 1, borders, right=True)
         block[members] = torch.where(whole_inside, inside, -1)
-    return [_split(block >= 0, block == i, block == folds) for i in range(folds)]
+    return block
 
 
 def _split(used: Tensor, valid: Tensor, test: Tensor, transfer: Tensor | None = None) -> Split:

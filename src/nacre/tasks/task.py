@@ -102,8 +102,7 @@ def load_task(recipe: Recipe, data_dir: Path | None = None) -> Task:
 
 def task_on(recipe: Recipe, data: Dataset, columns: Columns | None = None) -> Task:
     """A recipe on a data set that is in memory, split as the recipe says."""
-    metric_of(data.kind, recipe.metric)  # refuses what the kind does not have
-    check_loss(recipe.training, data)
+    _check(recipe, data)
     split = recipe.split
     by, folds = split.by, split.folds
     groups = len((data.group if data.transfer is None else data.group[~data.transfer]).unique())
@@ -111,6 +110,17 @@ def task_on(recipe: Recipe, data: Dataset, columns: Columns | None = None) -> Ta
         by = SplitBy.GROUP if groups >= _FEWEST_GROUPS else SplitBy.TIME
         folds = min(folds, groups) if by is SplitBy.GROUP else folds
     return Task(recipe, data, make_splits(data, SplitBy(by), folds, split.test_share), columns)
+
+
+def task_on_split(recipe: Recipe, data: Dataset, split: Split, columns: Columns | None = None) -> Task:
+    """A recipe on a data set that is in memory, with one split of one's own."""
+    _check(recipe, data)
+    return Task(recipe, data, [split], columns)
+
+
+def _check(recipe: Recipe, data: Dataset) -> None:
+    metric_of(data.kind, recipe.metric)  # refuses what the kind does not have
+    check_loss(recipe.training, data)
 
 
 def typical_duration(data: Dataset, train: torch.Tensor) -> float:

@@ -3,15 +3,16 @@
 import logging
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -63,6 +64,18 @@ class Fitted:
     diverged: bool  # stopped by a loss that was not finite
 
 
+@dataclass(frozen=True)
+class Setting:
+    """Where and how a network is trained, which does not change what is trained."""
+
+    accelerator: str = "auto"  # one of Lightning's
+    logger: Logger | Literal[False] | None = None  # of Lightning; None for TensorBoard in the directory
+    keeps: bool = False  # whether Ctrl-C ends training with the best weights so far, if there are any
+
+
+COMMAND = Setting()
+
+
 def fit(
     network: TaskNetwork,
     data: Dataset,
@@ -75,6 +88,7 @@ def fit(
     precision: Precision = Precision.FLOAT32,
     callbacks: tuple[L.Callback, ...] = (),
     group: WorkerGroup = ALONE,
+    setting: Setting = COMMAND,
 ) -> Fitted:
     """Train a network on the training part and leave it with the weights that were best on the validation part.
 
@@ -100,14 +114,14 @@ def fit(
     judges, kept_by = ([stale, best], best) if valid is not None else ([], last)
     with _quiet():
         trainer = L.Trainer(
-            accelerator="auto",
+            accelerator=setting.accelerator,
             devices=group.processes.devices,
             num_nodes=group.processes.nodes,
             strategy="auto" if group.size == 1 else "ddp",
             precision=precision,  # pyright: ignore[reportArgumentType]
             max_epochs=budget.rounds,
             gradient_clip_val=recipe.clip,
-            logger=TensorBoardLogger(directory, name="tensorboard", version=""),
+            logger=TensorBoardLogger(directory, "tensorboard", "") if setting.logger is None else setting.logger,
             callbacks=[log, *judges, last, *callbacks],  # `last` comes after them, to hold their states
             log_every_n_steps=budget.steps,
             num_sanity_val_steps=0,
@@ -116,7 +130,7 @@ def fit(
             use_distributed_sampler=False,
         )
         before = group.broadcast(_usable(checkpoints / _LAST, network) if group.leads else "") or None
-        with _keyboard_interrupt(trainer):
+        with _keyboard_interrupt(trainer, lambda: setting.keeps and bool(kept_by.best_model_path)):
             trainer.fit(
                 Training(network, recipe, seed, budget.rounds * budget.steps, group, loss),
                 train,
@@ -171,14 +185,19 @@ def _usable(checkpoint: Path, network: TaskNetwork) -> str:
 
 
 @contextmanager
-def _keyboard_interrupt(trainer: L.Trainer) -> Iterator[None]:
-    """Lightning turns Ctrl-C into exit code 1 and ignores the next one; make it KeyboardInterrupt again."""
+def _keyboard_interrupt(trainer: L.Trainer, enough: Callable[[], bool]) -> Iterator[None]:
+    """Lightning turns Ctrl-C into exit code 1 and ignores the next one; make it KeyboardInterrupt again.
+
+    Where there is `enough` already, training just ends.
+    """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     except SystemExit:
         if trainer.interrupted:
             signal.signal(signal.SIGINT, before)
+            if enough():
+                return
             raise KeyboardInterrupt from None
         raise
 

@@ -15,9 +15,13 @@ from torch import Tensor
 from nacre._util.files import write_atomic
 from nacre._util.progress import bars
 from nacre.data.dataset import Dataset, Kind
-from nacre.data.tables.columns import Columns
+from nacre.data.tables.arrays import numbered
+from nacre.data.tables.columns import Clock, Columns
 from nacre.data.tables.csv_unlabelled import read_new
+from nacre.data.tables.given import Sequences, read_new_given
+from nacre.data.tables.reading import Reading
 from nacre.tasks.further_metrics import middle
+from nacre.tasks.network import TaskNetwork
 from nacre.train.evaluate import all_outputs
 from nacre.train.predict_score import score_line
 from nacre.train.ranges import far_outside
@@ -75,6 +79,42 @@ def predictions(runs: Sequence[Path], path: Path, told: Told = lambda done, tota
     return Predictions(table.sort_index(), tuple(warned.values()), score)
 
 
+def predict_given(run: Run, x: Sequences, time: object = None) -> pd.DataFrame:
+    """Predictions of a run for sequences in memory: the table of `Predictions`; see `Run.predict`."""
+    columns = columns_of(run)
+    data, table = read_new_given(x, time, columns)
+    fill(table, columns, _answers(run, data, lambda done: None), _levels([run]))
+    return table.sort_index()
+
+
+def columns_of(run: Run) -> Columns:
+    """What the columns are that a run reads: of a named data set, as far as its network knows."""
+    _refuse_moments(run)
+    if run.columns is not None:
+        return run.columns
+    if run.result.control:
+        raise ValueError(f"{run.directory} is a control on no table of your own; choose the run of a model")
+    network, place = run.network(), os.fspath(run.directory)
+    if network.eye is not None or network.kind is Kind.FORECASTING or network.one_hot:
+        what = "sees images" if network.eye else f"is of {run.result.record['data']['name']}"
+        raise ValueError(f"{place} {what}, whose rows are made by nacre; use its network, nacre.load({place!r})")
+    features = numbered("x", len(network.shift))
+    return Columns(
+        kind=network.kind,
+        time="time",
+        target=tuple(run.result.record["targets"]) or ("y",),
+        group="sequence",
+        features=features,
+        classes=run.result.classes,
+        lookback=48,
+        horizon=24,
+        pieces=False,
+        clock=Clock(),
+        step=1.0,
+        reading=Reading(missing=network.missing, static=tuple(features[place] for place in network.static)),
+    )
+
+
 def ensemble_of(places: Sequence[Path]) -> list[Path]:
     """The runs at some places: runs, or folders that hold the folds of a model.
 
@@ -94,6 +134,7 @@ def _columns(runs: Sequence[Run]) -> Columns:
     """What the columns of a table are to these runs, which must agree."""
     first = runs[0]
     for run in runs:
+        _refuse_moments(run)
         if run.columns is None:
             place = os.fspath(run.directory)
             raise ValueError(
@@ -106,6 +147,16 @@ def _columns(runs: Sequence[Run]) -> Columns:
             )
     assert first.columns is not None
     return first.columns
+
+
+def _refuse_moments(run: Run) -> None:
+    """Refuse a run that answers at moments, which a table does not name."""
+    if run.result.record.get("estimator", {}).get("moments"):
+        place = os.fspath(run.directory)
+        raise ValueError(
+            f"{place} answers at moments that one asks for; use nacre.Forecaster.load({place!r})"
+            ".predict(X, time=..., at=...)"
+        )
 
 
 def _levels(runs: Sequence[Run]) -> list[float]:
@@ -122,7 +173,14 @@ def _answers(run: Run, data: Dataset, done: Callable[[int], None]) -> Tensor:
     if run.result.control:
         asked = replace(data, y=torch.zeros_like(data.y))  # controls answer what is scored
         return run.control().predict(asked, index)
-    outputs = all_outputs(run.network(), data, index, done)
+    return network_answers(run.network(), data, done)
+
+
+def network_answers(
+    network: TaskNetwork, data: Dataset, done: Callable[[int], None] = lambda count: None
+) -> Tensor:
+    """What a network says of all answers: probabilities of classes or labels, numbers, or their quantiles."""
+    outputs = all_outputs(network, data, torch.arange(len(data)), done)
     if data.kind.has_classes:
         return outputs.softmax(-1)
     return outputs.sigmoid() if data.kind is Kind.MULTI_LABEL else outputs

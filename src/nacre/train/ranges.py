@@ -1,7 +1,7 @@
 """How far each feature went in training, and where new data lies outside of that: networks do not extrapolate."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,16 @@ _SHOWN = 8  # features
 
 def write_ranges(directory: Path, data: Dataset, train: Tensor) -> None:
     """Write the smallest and largest value of each feature in these training sequences; of images, nothing."""
+    if not data.has_images:
+        write_atomic(directory / RANGES, json_text(ranges_of(data, train)).encode())
+
+
+def ranges_of(data: Dataset, train: Tensor) -> dict[str, list[float]]:
+    """The smallest and largest value of each feature in these training sequences; of images, nothing."""
     if data.has_images:
-        return
+        return {}
     observed = _observed(data, data.known_values(train))
-    found = {name: [float(known.min()), float(known.max())] for name, known in observed if len(known)}
-    write_atomic(directory / RANGES, json_text(found).encode())
+    return {name: [float(known.min()), float(known.max())] for name, known in observed if len(known)}
 
 
 def _observed(data: Dataset, values: Tensor) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -46,15 +51,25 @@ def far_outside(directory: Path, data: Dataset) -> list[str]:
     A line before them names the features of which nothing was observed. Runs of before there was such a file know
     nothing.
     """
+    return outside(read_ranges(directory), data)
+
+
+def read_ranges(directory: Path) -> dict[str, list[float]]:
+    """What `write_ranges` wrote; nothing if there is no such file."""
     path = directory / RANGES
-    if not path.is_file() or data.has_images:
-        return []
+    if not path.is_file():
+        return {}
     try:
-        known = {
-            str(name): (float(low), float(high)) for name, (low, high) in json.loads(path.read_bytes()).items()
-        }
+        known = json.loads(path.read_bytes())
+        return {str(name): [float(low), float(high)] for name, (low, high) in known.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error}; delete it to predict without its warnings") from None
+
+
+def outside(known: Mapping[str, Sequence[float]], data: Dataset) -> list[str]:
+    """As `far_outside`, of known ranges."""
+    if data.has_images or not known:
+        return []
     said, silent = [], []
     for name, column in _observed(data, data.values):
         if name not in known:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nacre._util.files import read_object, write_atomic
 from nacre._util.foreign_code import UntrustedCode, names_from_a_file, package_list, trusting
@@ -22,8 +22,12 @@ from nacre.tasks.task import Task, load_task
 from nacre.train.format1 import upgrade
 from nacre.train.result import RESULT, Result, decode, parse
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 CHECKPOINTS = "checkpoints"
 RECIPE, COLUMNS, MODEL, CONTROL = "recipe.toml", "columns.json", "model", "control"
+LOG, EXAMPLES_FOLDER = "log.csv", "examples"  # the latter in what estimators save: sequences to look inside with
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,25 @@ class Run:
         if not allow_nonfinite and (name := first_nonfinite(network.state_dict())):
             raise ValueError(f"{path} has numbers in {name} that are not finite: training diverged")
         return network
+
+    def predict(self, x: Any, *, time: Any = None) -> "pd.DataFrame":  # noqa: ANN401 (arrays, frames, a file)
+        """What it says of new sequences, in evaluation mode: the table that `nacre predict` writes.
+
+        Args:
+            x: A CSV file; a frame with the columns of the training table, by name; a list of [T, F] arrays or of
+                frames, or an array [n, T, F], whose features are in the order of training.
+            time: Stamps of arrays, numbers or dates, in the unit of training; of a frame the name of their column,
+                if it is another one.
+
+        Returns:
+            A row for each answer: `prediction` with the probability of each class, or numbers in the data's units.
+
+        Raises:
+            ValueError: If columns are missing, widths differ, or stamps go back.
+        """
+        from nacre.train.predict import predict_given  # which opens runs
+
+        return predict_given(self, x, time)
 
     @property
     def weights(self) -> str:

@@ -61,14 +61,16 @@ def run_cell(cell: Cell, callbacks: tuple[L.Callback, ...] = (), group: WorkerGr
         began = time.monotonic()
         found = _run_control(cell) if cell.model in CONTROLS else _run_model(cell, callbacks, group)
         write_ranges(directory, cell.task.data, cell.split.train)
-        result = _describe(cell, found, time.monotonic() - began)
+        result = describe(cell, found, time.monotonic() - began)
         result = Run.write(directory, result, cell.task.recipe, cell.task.columns)
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)  # only now: the result stands without them
     return result
 
 
 @dataclass(frozen=True)
-class _Found:
+class CellScores:
+    """What a cell found, and what it took."""
+
     test: Scores
     valid: Scores
     parameters: int
@@ -107,7 +109,7 @@ def fit_cell(
     return budget, fitted
 
 
-def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], group: WorkerGroup) -> _Found:
+def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], group: WorkerGroup) -> CellScores:
     from nacre.train.fit import looked_at
 
     task, split = cell.task, cell.split
@@ -127,16 +129,16 @@ def _run_model(cell: Cell, callbacks: tuple[L.Callback, ...], group: WorkerGroup
         **asdict(fitted),
         **({"processes": group.size, "strategy": "ddp"} if group.size > 1 else {}),
     }
-    return _Found(test, valid, parameters, spent)
+    return CellScores(test, valid, parameters, spent)
 
 
-def _run_control(cell: Cell) -> _Found:
+def _run_control(cell: Cell) -> CellScores:
     task, split = cell.task, cell.split
     control = create_control(cell.model, task.data)
     control.fit(task.data, split.train)
     test, valid = _scores(cell, partial(control.predict, task.data), split.valid)
     save_control(control, cell.directory / CONTROL)
-    return _Found(test, valid, control.parameters, {"profile": str(cell.profile), "steps": 0, "batch_size": 0})
+    return CellScores(test, valid, control.parameters, {"profile": str(cell.profile), "steps": 0, "batch_size": 0})
 
 
 def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) -> tuple[Scores, Scores]:
@@ -148,15 +150,15 @@ def _scores(cell: Cell, answer: Callable[[Tensor], Tensor], validation: Tensor) 
     outputs = answer(split.test)
     point = middle(outputs, data.outputs, levels)
     _keep_predictions(cell, point)
-    test = _judged(cell, split.test, outputs)
+    test = judged(cell, split.test, outputs)
     if data.metrics is not None:
         everything = torch.cat([split.test, split.transfer])
         more = middle(answer(split.transfer), data.outputs, levels) if len(split.transfer) else point[:0]
         test.metrics.update(data.metrics.of(everything, torch.cat([point, more]), data.y[everything]))
-    return test, _judged(cell, validation, answer(validation))
+    return test, judged(cell, validation, answer(validation))
 
 
-def _judged(cell: Cell, index: Tensor, outputs: Tensor) -> Scores:
+def judged(cell: Cell, index: Tensor, outputs: Tensor) -> Scores:
     """Metrics of outputs for these sequences, in our unit and in those of the paper."""
     data, split, levels = cell.task.data, cell.split, cell.task.recipe.training.levels
     scores = score(data, index, outputs, unit_of(data, split), levels)
@@ -175,7 +177,8 @@ def unit_of(data: Dataset, split: Split) -> Tensor:
     return answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1]
 
 
-def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
+def describe(cell: Cell, found: CellScores, seconds: float) -> dict[str, Any]:
+    """The fields of a result file."""
     task, data, split = cell.task, cell.task.data, cell.split
     metric = metric_of(data.kind, task.recipe.metric)
     return {
@@ -193,7 +196,7 @@ def _describe(cell: Cell, found: _Found, seconds: float) -> dict[str, Any]:
         "kind": str(data.kind),
         "metric": metric.name,
         "better": "higher" if metric.higher_is_better else "lower",
-        "value": None if cell.final is not None else found.test.metrics[metric.name],
+        "value": found.test.metrics[metric.name] if len(split.test) else None,
         "metrics": found.test.metrics,
         "valid": found.valid.metrics,
         **({"undefined": list(found.test.notes)} if found.test.notes else {}),

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,37 +72,59 @@ def from_arrays(
     choice("missing", missing, Missing)
     policy = Missing(missing)
     gaps = policy is not Missing.ERROR
+    rows = read_rows(x, time, features, static, gaps=gaps)
+    known, unknown = close_gaps(y) if gaps else (y, None)
+    found, answers, notes = _answers(known, rows.length, kind)
+    answers, classes = _classes(answers, found, unknown) if found.has_classes else (_finite(answers), ())
+    codes, groups = _groups(group, len(rows.length))
+    y_all = torch.from_numpy(answers)
+    data = Dataset(
+        name=name,
+        kind=found,
+        values=torch.from_numpy(rows.values),
+        time=torch.from_numpy(rows.time),
+        start=torch.from_numpy(rows.start),
+        length=torch.from_numpy(rows.length),
+        y=y_all if unknown is None else unscored(y_all, unknown.reshape(answers.shape)),
+        group=torch.from_numpy(codes),
+        groups=groups,
+        features=rows.features,
+        static=rows.static,
+        classes=classes,
+        targets=() if found.has_classes else numbered("y", answers.shape[1]),
+        form="your own",
+        notes=notes,
+    )
+    return settle(check_labels(data), policy)
+
+
+class ArrayRows(NamedTuple):
+    """The steps of all sequences, one after the other."""
+
+    values: NDArray[np.float32]  # [N, F]
+    time: NDArray[np.float64]  # [N]
+    length: NDArray[np.int64]  # [n] steps of each sequence
+    features: tuple[str, ...]
+    static: tuple[int, ...]  # places of the features that never change within a sequence
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        """[n] first row of each sequence."""
+        return np.cumsum(self.length) - self.length
+
+
+def read_rows(
+    x: Ragged, time: Ragged | None, features: Sequence[str] | None, static: Sequence[str], *, gaps: bool
+) -> ArrayRows:
+    """The steps of sequences, checked; arguments as those of `from_arrays`, `gaps` says whether x may hold NaN."""
     sequences = [_two_dimensional(item, number) for number, item in enumerate(_items("x", x, gaps))]
     if not sequences:
         raise ValueError("x must hold at least one sequence, got none")
     lengths = np.array([len(item) for item in sequences], np.int64)
     values = _joined("x", sequences, lengths, np.float32, gaps)  # [N, F]
-    known, unknown = close_gaps(y) if gaps else (y, None)
-    found, answers, notes = _answers(known, lengths, kind)
-    answers, classes = _classes(answers, found, unknown) if found.has_classes else (_finite(answers), ())
-    codes, groups = _groups(group, len(lengths))
     names = _names(features, values.shape[1])
-    start = np.cumsum(lengths) - lengths
-    places = _static(values, start, lengths, names, static)
-    y_all = torch.from_numpy(answers)
-    data = Dataset(
-        name=name,
-        kind=found,
-        values=torch.from_numpy(values),
-        time=torch.from_numpy(_stamps(time, lengths)),
-        start=torch.from_numpy(start),
-        length=torch.from_numpy(lengths),
-        y=y_all if unknown is None else unscored(y_all, unknown.reshape(answers.shape)),
-        group=torch.from_numpy(codes),
-        groups=groups,
-        features=names,
-        static=places,
-        classes=classes,
-        targets=() if found.has_classes else _numbered("y", answers.shape[1]),
-        form="your own",
-        notes=notes,
-    )
-    return settle(check_labels(data), policy)
+    places = _static(values, np.cumsum(lengths) - lengths, lengths, names, static)
+    return ArrayRows(values, _stamps(time, lengths), lengths, names, places)
 
 
 def _static(
@@ -327,12 +349,13 @@ def _groups(group: Sequence[object] | NDArray | Tensor | None, sequences: int) -
 
 def _names(features: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if features is None:
-        return _numbered("x", width)
+        return numbered("x", width)
     names = tuple(features) if hasattr(features, "__iter__") else ()
     if len(names) != width or len(set(names)) != width or isinstance(features, str):
         raise ValueError(f"features must be {width} different names, one for each feature of x, got {features!r}")
     return names
 
 
-def _numbered(stem: str, count: int) -> tuple[str, ...]:
+def numbered(stem: str, count: int) -> tuple[str, ...]:
+    """Names of columns that have none."""
     return (stem,) if count == 1 else tuple(f"{stem}{number}" for number in range(count))

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from nacre.data.dataset import UNSCORED, Dataset, Kind
-from nacre.data.tables.cells import read_table
+from nacre.data.tables.cells import Table, read_table
 from nacre.data.tables.columns import Columns
 from nacre.data.tables.gaps import settle
 from nacre.data.tables.long import event_rows, read_long, with_columns
@@ -56,7 +56,12 @@ def read_new(path: str | os.PathLike[str], columns: Columns) -> tuple[Dataset, p
         ([[23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0]], [30.0, 31.0])
     """
     reading = columns.reading
-    table = read_table(path, columns.group, reading.texts, reading.decimal, reading.gaps)
+    return new_data(read_table(path, columns.group, reading.texts, reading.decimal, reading.gaps), columns)
+
+
+def new_data(table: Table, columns: Columns) -> tuple[Dataset, pd.DataFrame]:
+    """As `read_new`, for a table that is in memory."""
+    reading = columns.reading
     stamps = stamps_by(columns.clock, table, columns.time)
     found = None
     if reading.variable:

@@ -1,11 +1,11 @@
-"""Frames of pandas as tables."""
+"""Frames of pandas, and of others such as polars, as tables."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,6 +13,30 @@ from nacre.data.tables.cells import Table, require_column
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def is_frame(x: object) -> bool:
+    """Whether this is a frame: of pandas, or one that hands over its columns as Arrow does, such as of polars."""
+    return hasattr(x, "columns") and (hasattr(x, "iloc") or hasattr(x, "__arrow_c_stream__"))
+
+
+def are_frames(x: object) -> bool:
+    """Whether this is a list of frames."""
+    return isinstance(x, Sequence) and not isinstance(x, str) and len(x) > 0 and all(is_frame(item) for item in x)
+
+
+def pandas_of(frame: Any) -> pd.DataFrame:  # noqa: ANN401 (frames of any library)
+    """A frame as one of pandas: itself, or what Arrow makes of it."""
+    if hasattr(frame, "iloc"):
+        return frame
+    try:
+        import pyarrow as pa
+    except ImportError:
+        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        raise ImportError(
+            f"a {kind} is read by pyarrow, which is missing: pip install pyarrow, or give a pandas.DataFrame"
+        ) from None
+    return pa.table(frame).to_pandas()
 
 
 def table_of(frame: pd.DataFrame, name: str, group: str | None, texts: Mapping[str, str], gaps: bool) -> Table:

@@ -32,7 +32,7 @@ def close_gaps(y: Any) -> tuple[Any, NDArray[np.bool_] | None]:  # noqa: ANN401 
         y = y.detach().cpu().numpy()
     whole = np.asarray(y) if not isinstance(y, (list, tuple)) else None
     if whole is not None and whole.dtype != object:
-        items: list[Any] = list(whole)
+        items: list[Any] = [np.asarray(item) for item in whole]
         gone = [np.isnan(item) if whole.dtype.kind == "f" else np.zeros(np.shape(item), bool) for item in items]
     else:
         items = [np.asarray(item.tolist() if hasattr(item, "tolist") else item, object) for item in y]

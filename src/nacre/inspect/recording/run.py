@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nacre._util.checks import choice, whole
 from nacre.data.dataset import Dataset, Kind
+from nacre.data.examples import read_examples
 from nacre.data.splits import spread
 from nacre.inspect.recording.description import Description
 from nacre.inspect.recording.hooks import layers_of, watching
@@ -22,7 +23,7 @@ from nacre.layer.trace import Trace, TraceBuilder
 from nacre.tasks.metrics import metric_of
 from nacre.tasks.network import TaskNetwork
 from nacre.tasks.scaling import answer_scale
-from nacre.train.run import Run
+from nacre.train.run import EXAMPLES_FOLDER, Run
 
 FOLDER = "inspect"  # in the run
 AT_ONCE = 32  # moments of a drive
@@ -80,14 +81,24 @@ def load_subject(run: Path, data_dir: Path | None = None) -> Subject:
     if network.kind is Kind.MULTI_LABEL or network.quantiles:
         what = "labels" if network.kind is Kind.MULTI_LABEL else "quantiles"
         raise ValueError(f"{run} answers {what}, which `nacre inspect` cannot show; choose a run of another kind")
+    title = f"{result.task}, {result.model}, fold {result.fold}, seed {result.seed}"
+    kept = read_examples(trained.directory / EXAMPLES_FOLDER)
+    if kept is not None:  # what an estimator saved
+        index = torch.arange(len(kept))
+        unit = () if kept.kind.has_classes else tuple(answer_scale(kept, index)[1].tolist())
+        return Subject(f"{result.task}, {result.model}, seed {result.seed}", network, kept, index, unit)
     if result.final:
-        raise ValueError(f"{run} was trained on all data, and has no test part; choose the run of a fold")
+        why = (
+            "holds no examples to look at; save it with examples=True"
+            if "estimator" in result.record
+            else "was trained on all data, and has no test part; choose the run of a fold"
+        )
+        raise ValueError(f"{run} {why}")
     task = trained.task(data_dir)
     data, split = task.data, task.splits[result.fold]
-    unit: tuple[float, ...] = ()
+    unit = ()
     if not data.kind.has_classes:
         unit = tuple(answer_scale(data, torch.cat([split.train, split.valid]).sort().values)[1].tolist())
-    title = f"{result.task}, {result.model}, fold {result.fold}, seed {result.seed}"
     return Subject(title, network, data, split.test, unit)
 
 

@@ -1,0 +1,1 @@
+"""Estimators for people who think in arrays and frames: `Classifier`, `Regressor`, `Forecaster`."""
