@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +22,8 @@ from nacre.data.splits import hold_out
 from nacre.data.tables.columns import Columns
 from nacre.data.tables.given import SEQUENCE, Given, read_new_given
 from nacre.data.tables.reading import Reading
+from nacre.deploy.export import Exported, export
+from nacre.deploy.run import about
 from nacre.estimators.held_out import lost_to, train_held_out
 from nacre.estimators.plan import Plan, device_of, parameters_of, recipe_of, shown
 from nacre.estimators.trained import TrainedRun
@@ -226,6 +228,19 @@ class SequenceEstimator(BaseEstimator):
         trained, directory = self._fitted(), Path(directory)
         trained.write(directory, trained.record, examples=examples)
         return directory
+
+    def export(self, path: str | os.PathLike[str], *, stream: bool = False, max_len: int = 1024) -> Exported:
+        """Write the network as ONNX, as `nacre.export` does, with what it was trained on in the file's metadata.
+
+        Args:
+            path: The file, such as model.onnx.
+            stream: Whether to write a second file for one step with its state.
+            max_len: Steps that NAC layers remember in a stream.
+        """
+        network = self._fitted().network
+        with TemporaryDirectory(prefix="nacre-") as folder:
+            facts = about(Run.open(self.save(Path(folder) / "run", examples=False)))
+        return export(network, path, stream=stream, max_len=max_len, about=facts)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Self:
