@@ -108,6 +108,28 @@ def test_every_run_of_the_recall_study_is_in_a_table():
     assert {json.loads(path.read_bytes())["model"] for path in page.RECALL.rglob("*.json")} == shown
 
 
+def test_what_training_steps_cost_beside_dot_products():
+    rows = load("bench-training.json")["results"]
+    ratios = {m: {r["length"]: [] for r in rows} for m in ("nac", "nac-plus")}
+    for row in rows:
+        if row["model"] in ratios:
+            ratios[row["model"]][row["length"]].append(row["step"]["ratio"])
+    for model, low, high in (("nac-plus", 3, 8.5), ("nac", 5.5, 16.5)):
+        short = [ratio for length, found in ratios[model].items() if length < 1000 for ratio in found]
+        assert low <= min(short) <= max(short) <= high
+        assert max(ratios[model][2048]) < 1
+    one = load("speed-stream.json")["one"]
+    assert one["nac-plus"] < 0.3e-3
+    assert one["nac"] < 1e-3
+    found = {(r["load"], r["model"], r["way"]): r["median"] for r in load("threads.json")["steps_a_second"]}
+    for model in ("sdpa", "nac-plus"):
+        spin, sleep = (found["alone", model, f"2 threads that {way}"] for way in ("spin", "sleep"))
+        assert 0.8 < sleep / spin < 0.9
+    assert (
+        found["busy", "nac-plus", "2 threads that sleep"] > 10 * found["busy", "nac-plus", "2 threads that spin"]
+    )
+
+
 def test_where_nac_plus_is_ahead_and_where_not():
     page = tables("nac_plus")
     rows = [line.split("|")[1:-1] for line in page.tasks().splitlines()[2:-1]]

@@ -177,6 +177,17 @@ def test_plain_methods_of_the_page_are_scored_fold_by_fold(tmp_path, monkeypatch
     assert all(len(scores) == 5 and 0 <= min(scores) < max(scores) <= 1 for scores in found["auroc"].values())
 
 
+@pytest.mark.parametrize("kernel", [True, False])
+def test_streams_of_the_bench_are_full_and_go_on(kernel, monkeypatch):
+    bench = tool("bench_stream")
+    monkeypatch.setattr(bench, "LENGTH", 64)
+    streams = bench.Streams("nac-plus", 3, kernel=kernel)
+    for _ in range(2):
+        streams.step()
+    assert streams.state.length.tolist() == [66] * 3
+    assert streams.state.stamp.max() == 2
+
+
 @pytest.mark.slow
 def test_lesions_of_a_run_are_measured_once(tmp_path, monkeypatch):
     lesions, made = tool("measure_lesions"), cell(spirals(quick_steps=6), tmp_path / "runs", "nac-plus")
