@@ -259,7 +259,8 @@ def test_a_model_of_your_own(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_performance_a_sweep(tmp_path):
-    (command,) = commands("performance.md")
+    training, command = commands("performance.md")
+    assert training == "nacre bench --training --threads 1"  # tests/bench runs it with less to do
     assert "pip install --no-deps torch-nac" in (DOCS / "performance.md").read_text()  # a package of others
     models, lengths = re.findall("--(?:models|lengths) ([^ ]+)", command)
     known = resolve(models.removesuffix(",torch-nac").split(","))

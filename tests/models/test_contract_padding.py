@@ -77,7 +77,8 @@ def test_padding_is_as_if_it_were_not_there(name, steps, padded, where, kind, se
             model.to(dtype)
             want = model(alone.to(dtype), time=time)[0]
             got = model(x.to(dtype), time=None if time is None else all_time, key_padding_mask=padding)[1, keep]
-            assert (got - want).abs().max() <= tolerance * want.abs().max(), dtype
+            size = want.abs().max() + 1e-3  # the numbers behind a nearly closed gate are larger than its answers
+            assert (got - want).abs().max() <= tolerance * size, dtype
 
 
 def test_rows_of_nothing_but_padding_are_zero():
