@@ -77,7 +77,9 @@ def test_padding_is_as_if_it_were_not_there(name, steps, padded, where, kind, se
             model.to(dtype)
             want = model(alone.to(dtype), time=time)[0]
             got = model(x.to(dtype), time=None if time is None else all_time, key_padding_mask=padding)[1, keep]
-            size = want.abs().max() + 1e-3  # the numbers behind a nearly closed gate are larger than its answers
+            size = want.abs().max()
+            if name == "phased-lstm" and dtype == torch.float32:
+                size = size + 1e-3  # where its gate is nearly closed, answers are far smaller than what is rounded
             assert (got - want).abs().max() <= tolerance * size, dtype
 
 

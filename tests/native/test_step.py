@@ -1,6 +1,8 @@
 """A streamed step by one kernel: the same as in PyTorch, as long as the layer is what was laid out."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -179,3 +181,44 @@ def test_a_memory_with_gaps_goes_by_pytorch():
     gaps = state.clone()._replace(stamp=state.stamp.transpose(1, 2).contiguous().transpose(1, 2))
     y, _ = layer.step(x[:, 2], gaps)
     torch.testing.assert_close(y, layer.step(x[:, 2], state)[0])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda s: {"value": s.value[:, :, :1].contiguous()},
+        lambda s: {"centroid": s.centroid[:, :, :1].contiguous()},
+        lambda s: {"offered": s.offered[..., :1].contiguous()},
+        lambda s: {"origin": s.origin[:1]},
+        lambda s: {"owner": s.owner[:3]},
+        lambda s: {"stamp": s.stamp.float()},
+        lambda s: {"length": s.length.int()},
+        lambda s: {"stamp": s.stamp[:, :0].contiguous()},
+    ],
+)
+def test_a_damaged_memory_never_reaches_the_kernel(damage, monkeypatch):
+    layer = causal(match="content")
+    x, time = data(layer, length=3)
+    _, state = run(layer, layer.init_state(3, max_len=20), x[:, :2], time[:, :2])
+    monkeypatch.setattr(step_plan, "run_step", lambda *_: pytest.fail("the kernel was called"))
+    assert step_plan.step_by_kernel(layer, x[:, 2], state._replace(**damage(state)), time[:, 2]) is None
+
+
+def test_a_negative_length_is_refused_before_anything_is_written():
+    layer = causal()
+    x, _ = data(layer, length=1)
+    state = layer.init_state(3)
+    state.length[1] = -7
+    kept = state.clone()
+    assert step_plan.step_by_kernel(layer, x[:, 0], state, None) is None
+    for part, other in zip(state, kept, strict=True):
+        torch.testing.assert_close(part, other, rtol=0, atol=0, equal_nan=True)
+
+
+def test_plans_end_with_their_layers():
+    layer = causal()
+    run(layer, layer.init_state(1), data(layer, 1, 1)[0])
+    gone = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert gone() is None

@@ -82,7 +82,7 @@ template <typename T> class Steps {
         if (live != *laid) return kStale;
       }
     for (int64_t s = 0; s < B; ++s) {
-      if (m.limit && m.length[s] >= m.limit) return kRefused;
+      if (m.length[s] < 0 || (m.limit && m.length[s] >= m.limit)) return kRefused;
       if (time && !std::isfinite(time[s])) return kRefused;
       if (!m.length[s]) continue;
       const double last = m.stamp[s * m.blocks * m.size + (m.length[s] - 1) % (m.blocks * m.size)];

@@ -50,7 +50,7 @@ class Training(L.LightningModule):
         """
         seed = self.seed * 1_000_003 + self.global_step + self.group.rank * _APART
         if self.device.type == "cpu":
-            torch.default_generator.manual_seed(seed)  # ten times as fast as seeding all kinds of devices
+            torch.default_generator.manual_seed(seed)  # seeding all kinds of devices takes longer
         else:
             torch.manual_seed(seed)
 

@@ -61,13 +61,33 @@ def step_by_kernel(
         kept = _KEPT.get(layer)
         if kept is None or not kept.holds(layer):
             kept = _KEPT[layer] = _keep(layer)
-        if kept.plan is None:
+        if kept.plan is None or not _fits(state, kept.plan):
             return None
         refusal, y = run_step(kept.plan, state._asdict(), x.contiguous(), stamps)
         if refusal == Refusal.FINE:
             return y, state._replace(length=state.length + 1)
         del _KEPT[layer]
     return None
+
+
+def _fits(state: StreamState, plan: StepPlan) -> bool:
+    """Whether all tensors of a state are as the kernel takes them: one from a file may be anything."""
+    if state.stamp.dim() != 3 or state.limit.numel() != 1:
+        return False
+    batch, blocks, size = state.stamp.shape
+    width, match = plan.pairs.value_width, plan.pairs.match_width
+    ring = (batch, plan.heads, blocks, size)
+    numbers = (state.key, state.value, state.offered, state.centroid, state.owner)
+    return (
+        state.key.shape == state.value.shape == (*ring, width)
+        and state.offered.shape == (*ring, match)
+        and state.centroid.shape == (*ring[:3], match or width)
+        and state.origin.shape == state.length.shape == (batch,)
+        and state.owner.shape == plan.laid_owner.shape
+        and all(part.dtype == plan.laid_owner.dtype and part.device.type == "cpu" for part in numbers)
+        and state.stamp.dtype == state.origin.dtype == torch.float64
+        and state.length.dtype == torch.int64
+    )
 
 
 def _keep(layer: NAC) -> _Kept:
